@@ -30,9 +30,9 @@ TARGETS = {
     "list of 50": FigureTarget(250, "at least"),
 }
 SPENT_SECONDS = {
-    "create": FigureTarget(12, of="ratio"),
-    "get": FigureTarget(3.5, of="ratio"),
-    "list of 50": FigureTarget(4.5, of="ratio"),
+    "create": FigureTarget(12, applies_to="ratio"),
+    "get": FigureTarget(3.5, applies_to="ratio"),
+    "list of 50": FigureTarget(4.5, applies_to="ratio"),
 }
 CONCURRENCY = {
     "create": FigureTarget(100, "at least"),

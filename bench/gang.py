@@ -70,7 +70,7 @@ class RoundResult:
 
 def _make_figures(ours: RoundResult, raw: RoundResult) -> Iterator[Figure]:
     ranks = f"{MACHINES * GPUS} ranks on {MACHINES} machines"
-    against = FigureTarget(1.2, of="ratio")
+    against = FigureTarget(1.2, applies_to="ratio")
     yield Figure(f"{ranks}: asked for → all run", ours.start, "s", raw.start, "raw", against)
     yield Figure("the same: stopped → nothing is left", ours.stop, "s", raw.stop, "raw", against)
     yield Figure("creations per object", ours.started["create"] / CREATED, "", target=SINGLE_TASK)

@@ -127,7 +127,9 @@ def _measure_start(
     left, leases = asked.pop("left") / 1e3, asked.pop("idle list leases", 0)
     idle = sum(asked.pop(what) for what in list(asked) if what.startswith("idle "))
     ranks = f"{PODS * GPUS} ranks in {PODS} pods"
-    yield Figure(f"{ranks}: asked for → all run", took["ours"], "s", took["raw"], "raw", FigureTarget(5, of="ratio"))
+    yield Figure(
+        f"{ranks}: asked for → all run", took["ours"], "s", took["raw"], "raw", FigureTarget(5, applies_to="ratio")
+    )
     yield Figure("the same: stopped → nothing is left", left, "s")
     yield Figure("until all run, requests per environment", asked.total() / PODS, "", target=FigureTarget(5))
     for what, count in sorted(asked.items()):

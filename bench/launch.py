@@ -45,7 +45,7 @@ def measure() -> Iterator[Figure]:
             )
             what = "1 process" if processes == 1 else f"{processes} processes"
             for way in ("cold", "warm"):
-                target = FigureTarget(TARGETS[processes, way], of="ratio")
+                target = FigureTarget(TARGETS[processes, way], applies_to="ratio")
                 yield Figure(
                     f"request → first step, {what}, {way}", took[way], "s", took["torchrun"], "torchrun", target
                 )

@@ -24,7 +24,7 @@ TRAINER = "fermi.train.train_ddp"
 class LivePlatform(Running):
     """A running platform. `choices`: environments by number of processes; 14 is the requirement document's example."""
 
-    def settle(self) -> None:
+    def add_environment(self) -> None:
         """Adds an environment with one GPU."""
         wish = {"name": "one-gpu", "projectId": "default", "clusterId": "local", "zone": "local", "gpuType": "A100",
                 "gpuCount": 1, "emulated": True}  # fmt: skip
@@ -39,7 +39,7 @@ def run_platform(**env: str) -> Iterator[LivePlatform]:
         running = LivePlatform(data, **{"FERMI_LOG_LEVEL": "WARNING", "FERMI_STAND_BY": "1", **env})
         try:
             running.start()
-            running.settle()
+            running.add_environment()
             yield running
         finally:
             running.close()

@@ -58,7 +58,7 @@ def measure() -> Iterator[Figure]:
     took = measure_in_turns(ROUNDS, alone=alone, watched=watched)
     yield Figure(
         f"a step of {LINES} lines, watched", took["watched"] * 1e3, "ms", took["alone"] * 1e3, "by hand",
-        FigureTarget(1.1, of="ratio"),
+        FigureTarget(1.1, applies_to="ratio"),
     )  # fmt: skip
     yield Figure("its printing alone", mean(printing["fermi"]) * 1e3, "ms", mean(printing["by hand"]) * 1e3, "by hand")
     task_id = yield from _run_flood(running, folder)

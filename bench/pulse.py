@@ -30,7 +30,12 @@ def measure() -> Iterator[Figure]:
         found = json.loads(done.stdout)
     plain = found["without"]
     yield Figure(
-        "processor time of a 5 ms step", plain * found["ratio"], "ms", plain, "without", FigureTarget(1.01, of="ratio")
+        "processor time of a 5 ms step",
+        plain * found["ratio"],
+        "ms",
+        plain,
+        "without",
+        FigureTarget(1.01, applies_to="ratio"),
     )
     yield Figure("of it the hook's own", found["hook"], "ms")
     yield Figure("memory of a rank that trains", found["memory"], "KiB", target=FigureTarget(1024))

@@ -22,12 +22,12 @@ def measure() -> Iterator[Figure]:
     held = sharing.make_snapshot(random.Random(sharing.SEED))
     gc.collect()
     gc.freeze()  # what sections before this one left, no decision has to look through
-    free = dataclasses.replace(held, held=())
+    free = dataclasses.replace(held, running=())
     full = _fill_queue(held)
     yield _make_figure("environments nearly all held", lambda: make_decision(full), FigureTarget(200))
     yield _make_figure("nine of ten environments held", lambda: make_decision(held), FigureTarget(200))
     yield _make_figure("all environments free", lambda: make_decision(free), FigureTarget(200))
-    yield _make_figure("the order alone", lambda: order_tasks(held.waiting, held.held, held.projects, held.now))
+    yield _make_figure("the order alone", lambda: order_tasks(held.waiting, held.running, held.projects, held.now))
     decision = make_decision(held)
     last = next(turn.task for turn in reversed(decision.turns) if turn.why)
     yield _make_figure("when each will start", lambda: estimate_starts(held, decision))
@@ -48,10 +48,10 @@ def _measure_cost(action: Callable[[], object]) -> float:
 
 def _fill_queue(scene: SchedulerSnapshot) -> SchedulerSnapshot:
     """Return a queue in which all environments but a hundredth are held."""
-    taken = {key for held in scene.held for key in held.places}
+    taken = {key for held in scene.running for key in held.places}
     left = [place for place in scene.places if place.id not in taken]
     more = tuple(
-        dataclasses.replace(scene.held[0], task=f"more{number}", places=(place.id,), until=None)
+        dataclasses.replace(scene.running[0], task=f"more{number}", places=(place.id,), until=None)
         for number, place in enumerate(left[len(scene.places) // 100 :])
     )
-    return dataclasses.replace(scene, held=scene.held + more)
+    return dataclasses.replace(scene, running=scene.running + more)

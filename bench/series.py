@@ -35,8 +35,8 @@ NODES_OF_A_TASK = RANKS_OF_A_TASK // GPUS
 INDEXES: Mapping[str, tuple[object, ...]] = {
     GPU: tuple(range(GPUS)), NETWORK: ("eth0", "mlx5_0"), DISK: ("/", "/data"), RANK: tuple(range(GPUS)),
 }  # fmt: skip
-KEYS = [build_key(name, index) for name, metric in METRICS.items() for index in INDEXES.get(metric.of, ("",))]
-_RANK = [name for name, metric in METRICS.items() if metric.of == RANK]
+KEYS = [build_key(name, index) for name, metric in METRICS.items() for index in INDEXES.get(metric.subject, ("",))]
+_RANK = [name for name, metric in METRICS.items() if metric.subject == RANK]
 OF_NODES = [name for name in KEYS if name.partition(":")[0] not in _RANK]
 OF_RANKS = [
     [build_key(name, node * GPUS + rank) for name in _RANK for rank in range(GPUS)] for node in range(NODES_OF_A_TASK)
@@ -83,7 +83,7 @@ def _read_scale(name: str) -> float:
 
 
 def measure_cost(span: int) -> dict[str, Any]:
-    machines, began = _RandomMachines(), FINE.begin(time.time()) - HOURS * 3600
+    machines, began = _RandomMachines(), FINE.find_block_start(time.time()) - HOURS * 3600
     moment = float(began + FINE.block // 2 - WARM_UP)
     writer = TelemetryWriter(lambda: moment)
 
@@ -247,7 +247,7 @@ def _store_blocks(subject: str, names: Sequence[str], machines: _RandomMachines,
         return pack_block(machines.block(names, node, begins, grain, known))
 
     for grain in RESOLUTIONS:
-        for begins in range(grain.begin(moment - min(grain.kept, WEEK)), int(moment), grain.block):
+        for begins in range(grain.find_block_start(moment - min(grain.kept, WEEK)), int(moment), grain.block):
             known = min(grain.values, int(moment - begins) // grain.seconds)
             sealed = grain is FINE and begins + grain.block < moment - 2400
             data = packed(grain, begins % (grain.seconds * machines.period), known)
@@ -268,7 +268,7 @@ def _measure_reading(week: Task, present: Task) -> dict[str, float]:
         if count != expected:
             raise RuntimeError(f"{count} of {expected}")
 
-    wide = sum(NODES_OF_A_TASK * len(INDEXES[METRICS[name].of]) for name in NODES_PER_TASK)
+    wide = sum(NODES_OF_A_TASK * len(INDEXES[METRICS[name].subject]) for name in NODES_PER_TASK)
     return measure_in_turns(
         5,
         chart=partial(measure_seconds, partial(ask, week, 64, metric="gpu")),

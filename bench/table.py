@@ -18,14 +18,14 @@ class FigureTarget:
 
     bound: float
     kind: Literal["at most", "at least"] = "at most"
-    of: Literal["value", "ratio"] = "value"
+    applies_to: Literal["value", "ratio"] = "value"
 
     def met(self, value: float) -> bool:
         return value <= self.bound if self.kind == "at most" else value >= self.bound
 
     def __str__(self) -> str:
         sign = "≤" if self.kind == "at most" else "≥"
-        return f"{sign} {format_number(self.bound)}{'×' if self.of == 'ratio' else ''}"
+        return f"{sign} {format_number(self.bound)}{'×' if self.applies_to == 'ratio' else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Figure:
     def measure(self) -> float | None:
         """Return what runs are compared by: the ratio, or the share of the bound where there is nothing to compare
         with."""
-        if self.ratio is not None or self.target is None or self.target.of == "ratio":
+        if self.ratio is not None or self.target is None or self.target.applies_to == "ratio":
             return self.ratio
         return self.value / self.target.bound if self.target.bound else None
 
@@ -70,7 +70,7 @@ class Figure:
         """Return whether the target is met; None without a target."""
         if self.target is None:
             return None
-        measured = self.value if self.target.of == "value" else self.ratio
+        measured = self.value if self.target.applies_to == "value" else self.ratio
         return measured is not None and self.target.met(measured)
 
 

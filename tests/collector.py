@@ -31,9 +31,9 @@ class Collector:
     services: set[str] = field(default_factory=set)
     spans: list[Received] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
-    asked: int = 0
+    requests: int = 0
 
-    def take(self, body: bytes) -> None:
+    def receive(self, body: bytes) -> None:
         for group in ExportTraceServiceRequest.FromString(body).resource_spans:
             self.services |= {one.value.string_value for one in group.resource.attributes if one.key == "service.name"}
             for scope in group.scope_spans:
@@ -60,11 +60,11 @@ def collecting() -> Iterator[Collector]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            collector.asked += 1
+            collector.requests += 1
             status = collector.answers.pop(0) if collector.answers else 200
             if status == 200:
                 assert self.path == "/v1/traces"
-                collector.take(body)
+                collector.receive(body)
             self.send_response(status)
             self.send_header("Content-Length", "0")
             self.end_headers()

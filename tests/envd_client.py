@@ -43,23 +43,23 @@ class Kept:
         self.hosting.start(self.hosting.render(self.spec), secrets or {})
         return self
 
-    def seen(self) -> EnvironmentStatus:
+    def read_status(self) -> EnvironmentStatus:
         return self.hosting.observe([self.handle])[self.handle.name]
 
     def until(self, phase: EnvironmentPhase) -> EnvironmentStatus:
-        return until(lambda: (now := self.seen()).phase is phase and now, what=f"{phase}: {self.log()[-2000:]}")
+        return until(lambda: (now := self.read_status()).phase is phase and now, what=f"{phase}: {self.log()[-2000:]}")
 
     def stop(self) -> EnvironmentStatus:
         def ended() -> Any:
             self.hosting.stop(self.handle, 10.0)
-            return (now := self.seen()).left is False and now
+            return (now := self.read_status()).left is False and now
 
         return until(ended)
 
     def log(self) -> str:
         return self.hosting.logs(self.handle, 0).data.decode()
 
-    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def request(self, request: dict[str, Any]) -> dict[str, Any]:
         with self.hosting.dial(self.handle) as stream:
             return protocol.send_request(stream, request, 60)
 

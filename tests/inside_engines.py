@@ -34,7 +34,7 @@ class Inside:
             )  # fmt: skip
         return InsideSession(ours).greet()
 
-    def end(self) -> None:
+    def end_container(self) -> None:
         for process in self.begun:
             process.kill()
             process.wait()

@@ -88,20 +88,20 @@ class ParallelJobs:
     def handle(self, name: str) -> Handle:
         return self.handles[name]
 
-    def look(self, name: str) -> Observation:
+    def observe(self, name: str) -> Observation:
         handle = self.handle(name)
         return self.backend.observe([handle])[handle.name]
 
     def wait(self, name: str, *phases: Phase) -> Observation:
-        return until(lambda: (seen := self.look(name)).phase in phases and seen, seconds=300, what=name)
+        return until(lambda: (seen := self.observe(name)).phase in phases and seen, seconds=300, what=name)
 
     def says(self, name: str, what: str, condition: Callable[[list[dict[str, Any]]], T]) -> T:
         """What `condition` makes of the records of a job, as soon as that is something."""
 
         def said() -> T:
-            ended = self.look(name).phase in (Phase.SUCCEEDED, Phase.FAILED)
+            ended = self.observe(name).phase in (Phase.SUCCEEDED, Phase.FAILED)
             found = condition(self.records(name))
-            assert found or not ended, f"{name} ended without {what}: {self.look(name)}\n{self.logs(name)}"
+            assert found or not ended, f"{name} ended without {what}: {self.observe(name)}\n{self.logs(name)}"
             return found
 
         return until(said, seconds=300, what=f"{name}: {what}")
@@ -125,7 +125,7 @@ class ParallelJobs:
     def close(self) -> None:
         for name, handle in self.handles.items():
             self.backend.cancel(handle, 0.0)
-            until(lambda name=name: self.look(name).left is False, what=f"{name} gone")
+            until(lambda name=name: self.observe(name).left is False, what=f"{name} gone")
 
 
 def events(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:

@@ -67,13 +67,13 @@ class Podman:
     def goes_on(self) -> None:
         (self.folder / "slow").unlink(missing_ok=True)
 
-    def asked(self, verb: str) -> list[list[str]]:
+    def list_calls(self, verb: str) -> list[list[str]]:
         path = self.folder / "asked"
         lines = path.read_text().splitlines() if path.exists() else []
         return [words for words in map(json.loads, lines) if words[0] == verb]
 
     def runs(self) -> list[list[str]]:
-        return [words for words in self.asked("run") if "--rootfs" not in words]
+        return [words for words in self.list_calls("run") if "--rootfs" not in words]
 
     def containers(self) -> list[str]:
         return sorted(path.stem for path in self.folder.glob("*.container"))

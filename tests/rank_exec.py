@@ -26,9 +26,9 @@ class Beside:
         self.backend, self.plan, self.handle = backend, plan, handle
 
     def dial(self, rank: int) -> socket.socket:
-        return self.backend.beside(self.plan, self.handle, rank).dial()
+        return self.backend.get_rank_exec(self.plan, self.handle, rank).dial()
 
-    def begin(self, rank: int, *command: str, **more: Any) -> socket.socket:
+    def open_stream(self, rank: int, *command: str, **more: Any) -> socket.socket:
         stream = self.dial(rank)
         answer = protocol.send_request(stream, {"open": "exec", "command": list(command) or None, **more}, 60)
         assert answer == {"ok": True}, answer
@@ -36,10 +36,10 @@ class Beside:
         return stream
 
     def run(self, rank: int, *command: str, **more: Any) -> Ran:
-        with self.begin(rank, *command, **more) as stream:
+        with self.open_stream(rank, *command, **more) as stream:
             return ran(stream)
 
-    def shown(self, rank: int, **more: Any) -> tuple[Mapping[str, str], Path]:
+    def read_environment(self, rank: int, **more: Any) -> tuple[Mapping[str, str], Path]:
         """Variables and working directory."""
         done = self.run(rank, sys.executable, "-c", SHOWN, **more)
         assert (done.code, done.err) == (0, ""), done

@@ -20,7 +20,7 @@ ALONE = ["--pool", "threads", "--without-gossip", "--without-mingle", "--without
 
 
 class Replicas(Running):
-    """Nothing starts them again: what is killed stays away until `begin`. Their code lies in `root`."""
+    """Nothing starts them again: what is killed stays away until `start_process`. Their code lies in `root`."""
 
     def __init__(self, data: Path, root: Path = ROOT, **env: str) -> None:
         self.services = services.Own()
@@ -35,7 +35,7 @@ class Replicas(Running):
         self.manage("migrate", "--no-input", "--verbosity", "0")
         self.manage("firststart", "--demo")
         for name in ("web", "web-2", "worker", "worker-2", "beat", "beat-2", "watch", "watch-2"):
-            self.begin(name)
+            self.start_process(name)
         self.connect()
         until(lambda: not any(map(self.faults, self.ports)), seconds=120, what="both serve")
         until(self._has_data, seconds=120, what="the demo dataset is ready")
@@ -62,7 +62,7 @@ class Replicas(Running):
         self.connect()
         return self.ports
 
-    def begin(self, name: str, port: int | None = None) -> None:
+    def start_process(self, name: str, port: int | None = None) -> None:
         port = port or (self.other_port if name == "web-2" else self.port)
         own_beat = (self.root / "platform" / "server" / "beat.py").exists()  # since 0.1.0
         command = {

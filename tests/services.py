@@ -120,9 +120,9 @@ class Own:
     @contextmanager
     def read_only_broker(self) -> Iterator[None]:
         """A replica of a primary that is away, as after a failover."""
-        self._redis.tell("REPLICAOF", "127.0.0.1", "1")
+        self._redis.send_command("REPLICAOF", "127.0.0.1", "1")
         yield
-        self._redis.tell("REPLICAOF", "NO", "ONE")
+        self._redis.send_command("REPLICAOF", "NO", "ONE")
 
 
 def _postgres_bin() -> Path:
@@ -209,12 +209,12 @@ class Redis:
 
     def start(self) -> None:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
-        _wait(self._process, lambda: self.tell("PING") == b"+PONG")
+        _wait(self._process, lambda: self.send_command("PING") == b"+PONG")
 
     def stop(self) -> None:
         _stop(self._process)
 
-    def tell(self, *words: str) -> bytes:
+    def send_command(self, *words: str) -> bytes:
         with socket.create_connection(("127.0.0.1", self._port), timeout=1) as client:
             client.sendall(" ".join(words).encode() + b"\r\n")
             return client.recv(64).strip()

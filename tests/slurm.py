@@ -99,7 +99,7 @@ class Slurm:
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # never looked for: nothing uses it
         (self.folder / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")
         at = self.folder / "munge"
-        self.begin("munged", ["munged", "--foreground", f"--socket={at}/socket", f"--key-file={at}/key",
+        self.start_program("munged", ["munged", "--foreground", f"--socket={at}/socket", f"--key-file={at}/key",
                               f"--pid-file={at}/pid", f"--seed-file={at}/seed", f"--log-file={at}/log"])  # fmt: skip
         until((at / "socket").exists, what="munged listens")
         self.begin_controller("-i")
@@ -123,28 +123,28 @@ class Slurm:
         (self.folder / "slurm.conf").write_text("\n".join(lines) + "\n")
 
     @umask(0o022)
-    def begin(self, name: str, command: Sequence[str], **env: str) -> None:
+    def start_program(self, name: str, command: Sequence[str], **env: str) -> None:
         with open(self.folder / f"{name}.out", "ab") as out:
             self.daemons[name] = subprocess.Popen(
                 command, env={**self.env, **env}, stdout=out, stderr=out, cwd=self.folder, start_new_session=True
             )
 
     def begin_controller(self, *flags: str) -> None:
-        self.begin("slurmctld", ["slurmctld", "-D", *flags])
+        self.start_program("slurmctld", ["slurmctld", "-D", *flags])
 
     def begin_node(self, node: str) -> None:
-        self.begin(node, ["slurmd", "-D", "-N", node])
+        self.start_program(node, ["slurmd", "-D", "-N", node])
 
     def begin_rest(self) -> None:
         as_nobody = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         os.chown(self.folder / "rest", NOBODY, NOBODY)
         where = [f"127.0.0.1:{self.ports['rest']}", f"unix:{self.folder}/rest/socket"]
-        self.begin("slurmrestd", [*as_nobody, "slurmrestd", "-a", "rest_auth/jwt", "-s", "openapi/v0.0.38", *where],
-                   SLURM_JWT="daemon")  # fmt: skip
+        self.start_program("slurmrestd", [*as_nobody, "slurmrestd", "-a", "rest_auth/jwt", "-s", "openapi/v0.0.38",
+                   *where], SLURM_JWT="daemon")  # fmt: skip
 
     def is_ready(self) -> bool:
         if dead := [name for name, daemon in self.daemons.items() if daemon.poll() is not None]:
-            raise AssertionError("\n".join(f"{name} ended: {self.said(name)}" for name in dead))
+            raise AssertionError("\n".join(f"{name} ended: {self.read_log(name)}" for name in dead))
         states = self.command("sinfo", "--noheader", "--Node", "--partition=main", "--format=%T", check=False)
         with suppress(OSError), socket.create_connection(("127.0.0.1", self.ports["rest"])):
             return states.split() == ["idle"] * len(NODES)
@@ -177,7 +177,7 @@ class Slurm:
     def answers(self) -> bool:
         return "UP" in self.command("scontrol", "ping", check=False)
 
-    def settle(self) -> None:
+    def restore(self) -> None:
         """No job, and all nodes there again: what a test did to it is over."""
         if self.daemons["slurmctld"].poll() is not None:
             self.begin_controller()
@@ -234,7 +234,7 @@ class Slurm:
         until(lambda: self.command(*state).strip() == "RUNNING", what=f"the allocation {number} runs")
         return number
 
-    def said(self, name: str) -> str:
+    def read_log(self, name: str) -> str:
         return (self.folder / f"{name}.out").read_text(errors="replace")[-2000:]
 
     @cached_property

@@ -95,10 +95,10 @@ class ClusterAdmin(ModelAdmin):
     search_fields = ("name", "id")
     readonly_fields = ("id", "created_at")
     exclude = ("away_since", "away_why")
-    actions = ("ask",)
+    actions = ("check_clusters",)
 
     @admin.action(description=lazy_admin_text("CHECK_CLUSTER"))
-    def ask(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
+    def check_clusters(self, request: HttpRequest, queryset: QuerySet[Cluster]) -> None:
         for cluster in queryset:
             for one in services.check_cluster(request.user, cluster):  # type: ignore[arg-type]
                 said = " ".join(filter(None, [f"{cluster}:", *render_text(one.code, one.params), one.remedy]))

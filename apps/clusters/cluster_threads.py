@@ -31,7 +31,7 @@ class ClusterThreads:
         """Start and end threads as clusters change, until `stop` is set; then wait for the threads to end."""
         while not stop.is_set():
             try:
-                self.look(is_mine)
+                self.update(is_mine)
             except Exception:
                 log.exception("%s: looking for clusters failed; again in %s s", self._name, SCAN_SECONDS)
                 connection.close_if_unusable_or_obsolete()
@@ -39,7 +39,7 @@ class ClusterThreads:
         self.close()
         connection.close()
 
-    def look(self, is_mine: Callable[[str], bool] = lambda _: True) -> None:
+    def update(self, is_mine: Callable[[str], bool] = lambda _: True) -> None:
         """Start threads for clusters that are new or have a new connection, and end those of clusters that are gone."""
         clusters = [cluster for cluster in Cluster.objects.all() if is_mine(cluster.pk) and self._wanted(cluster)]
         wanted = {(cluster.pk, cluster.backend, repr(cluster.connection)): cluster for cluster in clusters}

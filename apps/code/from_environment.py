@@ -57,7 +57,7 @@ class _RemoteFolder:
     patch: str
     stream: socket.socket
     reader: IO[bytes]
-    told: "_CommandOutput"
+    output: "_CommandOutput"
 
 
 def create_snapshot(user: User, project: Project, source: Mapping[str, Any]) -> Snapshot:
@@ -72,10 +72,10 @@ def create_snapshot(user: User, project: Project, source: Mapping[str, Any]) -> 
             uploads.store_blobs(project, wanted, folder.reader)
         except ApiError as error:
             raise _make_changed_error(folder.environment) from error
-        if folder.told.code == EXIT_CHANGED:
+        if folder.output.code == EXIT_CHANGED:
             raise _make_changed_error(folder.environment)
         if uploads.find_missing_blobs(project, files):
-            raise protocol.ProtocolError(f"it ended with {folder.told.code}: {folder.told.said}")
+            raise protocol.ProtocolError(f"it ended with {folder.output.code}: {folder.output.said}")
     name, path = folder.environment.name, source["path"]
     origin = {**folder.origin, "kind": "environment", "environment": name, "path": path}
     return uploads.complete_snapshot(user, row, origin, folder.patch)

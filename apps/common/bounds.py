@@ -38,13 +38,13 @@ HEARTBEAT_PATH = "/api/v1/workers/heartbeat"
 
 @dataclass(frozen=True, slots=True)
 class BodyLimit:
-    """Limit of the body of some requests; `most` returns it in bytes. `known`: the body is read only if the request's
-    headers authenticate a user."""
+    """Limit of the body of some requests; `most` returns it in bytes. `authenticated_only`: the body is read only if
+    the request's headers authenticate a user."""
 
     method: str
     path: re.Pattern[str]
     most: Callable[[], int]
-    known: bool = False
+    authenticated_only: bool = False
 
 
 BODY_LIMITS = (

@@ -53,7 +53,7 @@ class ClockWatcher:
         self._before = steady(), wall()
         self._forward: list[tuple[float, timedelta]] = []
 
-    def look(self) -> tuple[datetime, timedelta] | None:
+    def find_jump(self) -> tuple[datetime, timedelta] | None:
         """Return the moment after a jump, by the present clock, and its size (negative: back); None if there was none
         since the last call."""
         (steady_before, wall_before), (steady, wall) = self._before, (self._steady(), self._wall())
@@ -65,7 +65,7 @@ class ClockWatcher:
             self._forward.append((steady, jumped))
         return wall, jumped
 
-    def forget(self, by: timedelta) -> None:
+    def undo_jump(self, by: timedelta) -> None:
         """Undo the last jump that was seen, so that the next call sees it again."""
         steady, wall = self._before
         self._before = steady, wall - by
@@ -84,11 +84,11 @@ _watcher = ClockWatcher()
 def handle_jump() -> None:
     """Store a jump of the clock since the last call in this process, and move what is scheduled by as much. If the
     database fails, its error is raised and the next call tries again."""
-    if jump := _watcher.look():
+    if jump := _watcher.find_jump():
         try:
             store_jump(*jump)
         except Exception:
-            _watcher.forget(jump[1])
+            _watcher.undo_jump(jump[1])
             raise
 
 

@@ -36,14 +36,14 @@ class PassClaim:
         self.taken = update_rows(filter_due(rows, span), due_at=self.until, claimed_at=self.at)
 
     @property
-    def held(self) -> QuerySet[Any]:
+    def held_rows(self) -> QuerySet[Any]:
         """Return the rows that the pass still has."""
         return self.rows.filter(claimed_at=self.at)
 
     def renew(self) -> bool:
         """Extend the claim by its span. Returns False if no row of it is left."""
         at = _make_unique_moment(now())
-        if not update_rows(self.held, claimed_at=at):
+        if not update_rows(self.held_rows, claimed_at=at):
             return False
         self.at = at
         return True
@@ -56,7 +56,7 @@ class PassClaim:
         ):
             yield
 
-    def let_go(self, rows: QuerySet[Any], count: int, due_at: datetime | None) -> int:
+    def release(self, rows: QuerySet[Any], count: int, due_at: datetime | None) -> int:
         """Release these rows, at most `count`: they are due again at `due_at` (None: not again). Returns how many a
         wake-up has moved meanwhile; these are due at once."""
         mine = rows.filter(claimed_at=self.at)

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 def enqueue_task(name: str, *args: str) -> None:
     """Send a Celery task, by its name, to any worker. Never raises, never waits."""
-    _publisher.take((name, *args))
+    _publisher.enqueue((name, *args))
 
 
 def enqueue_after_commit(name: str, *args: str) -> None:
@@ -43,7 +43,7 @@ def enqueue_after_commit(name: str, *args: str) -> None:
 
 def publish_soon(channel: str, data: Mapping[str, Any]) -> None:
     """Publish a message as `pubsub.publish_message` does, without waiting for the broker."""
-    _publisher.take(pubsub.PubSubMessage(channel, encode_json(data)))
+    _publisher.enqueue(pubsub.PubSubMessage(channel, encode_json(data)))
 
 
 class BackgroundPublisher:
@@ -57,7 +57,7 @@ class BackgroundPublisher:
         self._thread: threading.Thread | None = None
         self._carrying = False
 
-    def take(self, hint: Wakeup) -> None:
+    def enqueue(self, hint: Wakeup) -> None:
         """Queue a wake-up; dropped if the queue is full."""
         with self._changed:
             is_first = not self._box

@@ -29,12 +29,12 @@ def compute_run_cost(run: Run, prices: PriceTable, moment: datetime) -> RunCost:
     if run.running_at is None or not run.gpu_count:
         return RunCost()
     ends = run.ended_at or moment
-    changes = {at for rows in prices.known.values() for at, _ in rows if run.running_at < at < ends}
+    changes = {at for rows in prices.prices.values() for at, _ in rows if run.running_at < at < ends}
     at, hours, amount = run.running_at, 0.0, None
     for until in [*sorted(changes), ends]:
         part = run.gpu_count * max((until - at).total_seconds(), 0.0) / SECONDS_PER_HOUR
         hours += part
-        if (price := prices.of(run.gpu_type, run.zone, at)) is not None:
+        if (price := prices.find_price(run.gpu_type, run.zone, at)) is not None:
             amount = (amount or 0.0) + part * float(price)
         at = until
     return RunCost(hours, amount)

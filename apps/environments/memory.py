@@ -72,7 +72,7 @@ def list_memory_holders(environments: Iterable[str], user: User | None = None) -
     _add_gpus(found)
     for one in memory_surveys.request_surveys(among):
         mine = user is not None and _may_end(user, one.owner, one.project)
-        activity = one.found or {}
+        activity = one.result or {}
         shown = _build_entry(
             one.environment, one.name, _list_processes(activity, one.owner_name, mine), activity.get("gpus", ())
         )
@@ -178,7 +178,7 @@ def _end_in_session(environment: DevEnvironment, kernel: str) -> None:
         raise ApiError(409, "KERNEL_UNKNOWN", kernel=kernel)
     try:
         with session.open_session(environment) as entered:
-            entered.ask("end-kernel", pid=known["pid"], started=known["started"])
+            entered.request("end-kernel", pid=known["pid"], started=known["started"])
     finally:
         memory_surveys.invalidate_survey(environment)
 

@@ -33,7 +33,7 @@ MAX_PER_SWEEP = 20
 
 @dataclass(frozen=True, slots=True)
 class MemorySurvey:
-    """What is known of an environment. `found`: as `fermi.engines.memory_holders.parse_holders` returns it; None:
+    """What is known of an environment. `result`: as `fermi.engines.memory_holders.parse_holders` returns it; None:
     nothing is known. `looking`: a survey is under way, because the result is too old or from an earlier life."""
 
     environment: str
@@ -41,7 +41,7 @@ class MemorySurvey:
     project: str
     owner: int | None
     owner_name: str | None
-    found: dict[str, Any] | None
+    result: dict[str, Any] | None
     error: dict[str, Any] | None
     looking: bool
 
@@ -116,4 +116,4 @@ def run_survey(row: MemoryLook) -> bool:
 
 
 def _read_holders(entered: InsideSession) -> dict[str, Any]:
-    return {"found": memory_holders.parse_holders(entered.ask("survey", parts=["holders"]).get("holders"))}
+    return {"found": memory_holders.parse_holders(entered.request("survey", parts=["holders"]).get("holders"))}

@@ -45,8 +45,8 @@ class RunsSnapshot:
     """What one observation of a cluster showed of its runs, and which environments are in use."""
 
     hosting: EnvironmentBackend | None
-    seen: dict[str, EnvironmentStatus]
-    held: Collection[str] = ()
+    statuses: dict[str, EnvironmentStatus]
+    in_use: Collection[str] = ()
     busy: Collection[str] = ()
 
 
@@ -95,7 +95,7 @@ def _release_rows(ids: Sequence[str], claim: pass_claims.PassClaim, wait: timede
 
 
 def _load_claimed(claim: pass_claims.PassClaim) -> list[Hosted]:
-    rows = list(_join_environment(claim.held))
+    rows = list(_join_environment(claim.held_rows))
     for hosted in rows:
         hosted.claim = claim
     return rows
@@ -167,7 +167,7 @@ def _is_unchanged(hosted: Hosted, scene: RunsSnapshot) -> bool:
     """Return True if neither a query nor a write is needed, as for most running environments most of the time."""
     if hosted.state != EnvironmentState.RUNNING:
         return False
-    seen = scene.seen[EnvironmentHandle(hosted.pk, hosted.run).name]
+    seen = scene.statuses[EnvironmentHandle(hosted.pk, hosted.run).name]
     on_demand = scene.hosting is not None and scene.hosting.on_demand
     dormant = (
         on_demand and seen.phase is EnvironmentPhase.ABSENT and hosted.seen.get("phase") == EnvironmentPhase.ABSENT
@@ -176,7 +176,7 @@ def _is_unchanged(hosted: Hosted, scene: RunsSnapshot) -> bool:
         return False
     if hosted.wanted != DesiredState.RUNNING or hosted.restart_run == hosted.run:
         return False
-    used = activity.build_idle_facts(hosted, seen, hosted.pk in scene.held, hosted.pk in scene.busy)
+    used = activity.build_idle_facts(hosted, seen, hosted.pk in scene.in_use, hosted.pk in scene.busy)
     return idleness.judge_idle(used) is idleness.IdleVerdict.USED and not activity.has_changed(hosted, seen, used)
 
 
@@ -195,14 +195,14 @@ def _reconcile_one(hosted: Hosted, claim: pass_claims.PassClaim, scene: RunsSnap
 
 def _walk_states(hosted: Hosted, claim: pass_claims.PassClaim, scene: RunsSnapshot) -> timedelta | None:
     name = EnvironmentHandle(hosted.pk, hosted.run).name
-    seen = scene.seen.get(name)
+    seen = scene.statuses.get(name)
     for _ in range(MAX_STEPS_PER_PASS):
         handle = EnvironmentHandle(hosted.pk, hosted.run)
         if EnvironmentState(hosted.state) not in STATES_WITH_RUN:
             seen = None
         elif seen is None:
             seen = _observe_runs(hosted.environment.cluster, scene.hosting, [handle])[handle.name]
-        used = activity.build_idle_facts(hosted, seen, hosted.pk in scene.held, hosted.pk in scene.busy)
+        used = activity.build_idle_facts(hosted, seen, hosted.pk in scene.in_use, hosted.pk in scene.busy)
         facts, run = _build_facts(hosted, scene.hosting, used)
         decision = decide_act(facts, seen)
         if seen is not None:
@@ -242,8 +242,8 @@ def _build_facts(
         rested = run.ended_at + compute_backoff(retries) <= now()
     return EnvironmentFacts(
         state=state,
-        wanted=DesiredState(hosted.wanted),
-        asked=make_cause(hosted.asked_code or EnvironmentReason.STOPPED, hosted.asked_params, known),
+        desired_state=DesiredState(hosted.wanted),
+        desired_cause=make_cause(hosted.asked_code or EnvironmentReason.STOPPED, hosted.asked_params, known),
         sent=run is not None and run.sent_at is not None,
         outcome=outcome if state in STATES_WITH_RUN else None,
         restart=hosted.restart_run == hosted.run != 0,

@@ -52,7 +52,7 @@ class ValidatedEnvironment:
     """A validated request. `spec`, `cluster` and `zone` are set if there are no problems. `gpus`: how many GPUs its
     host assigns by index. `marks`: the engine's marks on all that it creates."""
 
-    asked: CreateRequest
+    request: CreateRequest
     problems: list[Problem] = field(default_factory=list)
     template: Template | None = None
     project: Project | None = None
@@ -156,7 +156,7 @@ def _check_ports(kind: str, ports: Sequence[Mapping[str, Any]]) -> Iterator[Prob
 
 
 def _check_name(project: Project, request: CreateRequest, earlier: Sequence[ValidatedEnvironment]) -> Iterator[Problem]:
-    taken = any(one.asked.name == request.name and one.asked.project == request.project for one in earlier)
+    taken = any(one.request.name == request.name and one.request.project == request.project for one in earlier)
     if taken or DevEnvironment.objects.filter(project=project, name=request.name).exists():
         yield Problem("name", "ENVIRONMENT_NAME_TAKEN", {"name": request.name})
 

@@ -90,7 +90,7 @@ def serialize_usage(project: Project) -> dict[str, Any]:
         "arrivingBytes": use.arriving,
         "outputBytes": use.outputs,
         "maxFileBytes": use.most,
-        "place": get_store().place(project.pk),
+        "place": get_store().get_location(project.pk),
         "remote": get_store().remote,
     }
 
@@ -147,7 +147,9 @@ def paginate_tree(tree: SafeTree, path: str, query: Mapping[str, Any]) -> dict[s
     """Return one page of a folder on disk, in the shape of `apps.common.pages.paginate_rows`."""
     word = query["search"].casefold()
     try:
-        found = [entry for entry in tree.walk(path) if word in entry.name.casefold()] if word else tree.entries(path)
+        found = (
+            [entry for entry in tree.walk(path) if word in entry.name.casefold()] if word else tree.list_entries(path)
+        )
     except OSError as error:
         if path:
             raise ApiError(404, "FILE_NOT_FOUND", "path", path=path) from error

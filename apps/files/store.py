@@ -52,7 +52,7 @@ class FileStore(Protocol):
 
     def delete(self, key: str) -> None: ...
 
-    def place(self, project: str) -> str:
+    def get_location(self, project: str) -> str:
         """Return where the project's files are for its ranks: a folder, or an address."""
 
 
@@ -76,7 +76,7 @@ class FolderStore:
 
     def size(self, key: str) -> int | None:
         with suppress(OSError):
-            found = self._tree.look(key)
+            found = self._tree.get_entry(key)
             return None if found.folder else found.size
         return None
 
@@ -90,7 +90,7 @@ class FolderStore:
     def delete(self, key: str) -> None:
         self._tree.delete(key)
 
-    def place(self, project: str) -> str:
+    def get_location(self, project: str) -> str:
         return str(self._tree.root / project)
 
 
@@ -137,7 +137,7 @@ class ObjectStore:
         with suppress(FileNotFoundError), _TranslatedErrors():
             self._fs.rm_file(self._at(key))
 
-    def place(self, project: str) -> str:
+    def get_location(self, project: str) -> str:
         return f"{self._url}/{project}"
 
     def _at(self, key: str) -> str:

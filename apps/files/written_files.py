@@ -27,7 +27,7 @@ class NewFiles(SafeTree):
         far. A manifest that the task has made unreadable or too large counts as empty: its ranks may write there."""
         files: list[snapshot.SnapshotFile] = []
         try:
-            ready_at = self._beside.look(f"{TREE_FOLDER}.attempt").at
+            ready_at = self._beside.get_entry(f"{TREE_FOLDER}.attempt").at
         except OSError:
             return None
         with suppress(OSError, snapshot.ManifestError), self._beside.open(f"{TREE_FOLDER}.manifest") as file:
@@ -36,8 +36,8 @@ class NewFiles(SafeTree):
         paths = frozenset(one.path for one in files)
         return paths, frozenset(folder for path in paths for folder in _list_parents(path)), ready_at
 
-    def entries(self, path: str = "") -> list[SafeTreeEntry]:
-        return [entry for entry in super().entries(path) if self._is_new(entry)]
+    def list_entries(self, path: str = "") -> list[SafeTreeEntry]:
+        return [entry for entry in super().list_entries(path) if self._is_new(entry)]
 
     def _is_new(self, entry: SafeTreeEntry) -> bool:
         if self._known is None:
@@ -60,7 +60,7 @@ class NewFiles(SafeTree):
             while left and not found:
                 listed.append(left.pop())
                 with suppress(OSError):
-                    for entry in super().entries(listed[-1]):
+                    for entry in super().list_entries(listed[-1]):
                         if not entry.folder:
                             found = found or (entry.path if self._is_new(entry) else "")
                         elif entry.path in folders or entry.name not in snapshot.GENERATED_FOLDERS:
@@ -84,17 +84,17 @@ class TaskFiles(SafeTree):
         except OSError:
             return self._new.open(path)
 
-    def look(self, path: str) -> SafeTreeEntry:
+    def get_entry(self, path: str) -> SafeTreeEntry:
         try:
-            return self._outputs.look(path)
+            return self._outputs.get_entry(path)
         except OSError:
-            return self._new.look(path)
+            return self._new.get_entry(path)
 
-    def entries(self, path: str = "") -> list[SafeTreeEntry]:
+    def list_entries(self, path: str = "") -> list[SafeTreeEntry]:
         found: dict[str, SafeTreeEntry] | None = None
         for tree in (self._new, self._outputs):
             with suppress(OSError):
-                found = (found or {}) | {entry.name: entry for entry in tree.entries(path)}
+                found = (found or {}) | {entry.name: entry for entry in tree.list_entries(path)}
         if found is None:
             raise FileNotFoundError(path)
         return sorted(found.values(), key=lambda entry: (not entry.folder, entry.name))

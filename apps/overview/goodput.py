@@ -21,7 +21,7 @@ def summarize_goodput(scope: Scope, moment: datetime) -> dict[str, Any]:
     waited, parts = found["all_waited"] or 0.0, build_parts(found)
     return {
         "since": moment - WEEK,
-        "gpuHours": parts.held / SECONDS_PER_HOUR,
+        "gpuHours": parts.total / SECONDS_PER_HOUR,
         **{part: seconds / SECONDS_PER_HOUR for part, seconds in ledger.parts_to_dict(parts).items()},
         "goodput": ledger.compute_goodput(parts),
         "waited": waited / SECONDS_PER_HOUR,

@@ -63,7 +63,7 @@ class GpuCount:
         elif machine.status != EnvironmentStatus.RUNNING or machine.cordoned:
             self.out += machine.gpus
 
-    def shown(self) -> dict[str, Any]:
+    def serialize(self) -> dict[str, Any]:
         return {
             "key": self.key,
             "name": self.name,
@@ -120,7 +120,7 @@ def count_gpus(visible: Iterable[VisibleMachine]) -> dict[str, Any]:
         total.add(one)
     held = [one for one in visible if one.machine.holder]
     return {
-        "gpus": total.shown(),
+        "gpus": total.serialize(),
         "zones": _count_by(visible, lambda one: (one.machine.zone, one.machine.zone)),
         "types": _count_by((one for one in visible if one.machine.gpus), lambda one: (one.machine.gpu_type,) * 2),
         "projects": _count_by(
@@ -137,7 +137,7 @@ def _count_by(
     for one in visible:
         name = key(one)
         tallies.setdefault(name[0], GpuCount(*name)).add(one)
-    return [one.shown() for one in sorted(tallies.values(), key=lambda one: (-one.total, one.name))]
+    return [one.serialize() for one in sorted(tallies.values(), key=lambda one: (-one.total, one.name))]
 
 
 def _list_known_projects(scope: Scope) -> set[str] | None:

@@ -25,7 +25,7 @@ class Scope:
     mine: bool = False
 
     @classmethod
-    def of(cls, user: User, query: Mapping[str, Any]) -> "Scope":
+    def from_query(cls, user: User, query: Mapping[str, Any]) -> "Scope":
         """Return the scope of a request. Raises ApiError 404 for a project that the user is not in."""
         project = query.get("project") or ""
         if project:

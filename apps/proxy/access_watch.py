@@ -40,7 +40,7 @@ class RevocationWatcher:
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
-    def held(self, authorization: Authorization) -> "Iterator[asyncio.Future[None]]":
+    def watch_access(self, authorization: Authorization) -> "Iterator[asyncio.Future[None]]":
         """Yield a future that is done when the access ends."""
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open[over] = authorization

@@ -25,7 +25,7 @@ class Requester:
     session: str = ""
     token: str = ""
 
-    def held(self, project: str, environment: str) -> Authorization:
+    def authorize(self, project: str, environment: str) -> Authorization:
         """Return the authorization of a connection into an environment."""
         return Authorization(self.user.pk, project, environment, session=self.session, token=self.token)
 

@@ -42,13 +42,13 @@ DialFunction = Callable[[EnvdRequest], Awaitable[tuple[socket.socket, dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class ChannelTarget:
-    """Target of a channel. In the audit trail `what` stands before the verb, with `target` and `told`."""
+    """Target of a channel. In the audit trail `what` stands before the verb, with `target` and `audit_params`."""
 
     asker: Requester
-    held: Authorization
+    authorization: Authorization
     what: str
     target: str
-    told: Mapping[str, Any]
+    audit_params: Mapping[str, Any]
     dial: DialFunction
     takes: tuple[str, ...] = ("port", "exec")
 
@@ -88,7 +88,7 @@ class ChannelsApp:
         self, opened: ChannelTarget, request_number: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         await send({"type": "websocket.accept"})
-        with self._watch.held(opened.held) as over:
+        with self._watch.watch_access(opened.authorization) as over:
             talk = asyncio.ensure_future(
                 _serve_channel(opened, request_number, asgi.get_request_language(scope), receive, send)
             )
@@ -119,13 +119,13 @@ def _open_environment(asker: Requester, environment_id: str) -> ChannelTarget:
     async def dial(asked: EnvdRequest) -> tuple[socket.socket, dict[str, Any]]:
         return await envd_streams.open_envd_socket(environment, asked)
 
-    held = asker.held(environment.project_id, environment.pk)
+    held = asker.authorize(environment.project_id, environment.pk)
     return ChannelTarget(asker, held, "environment", environment.pk, {}, dial)
 
 
 def _open_rank(asker: Requester, task_id: str, rank: int) -> ChannelTarget:
     place = rank_target.find_rank_target(asker.user, task_id, rank)
-    held = asker.held(place.project, place.environment.pk)
+    held = asker.authorize(place.project, place.environment.pk)
     told = {"rank": rank, "environment": place.environment.pk}
     return ChannelTarget(asker, held, "task", task_id, told, place.dial, ("exec",))
 
@@ -160,10 +160,10 @@ async def _serve_channel(channel: ChannelTarget, request_number: str, lang: str,
         return
     except (OSError, protocol.ProtocolError) as error:
         await _send_refusal(
-            send, lang, "DOOR_BROKE", {"environment": channel.held.environment, "why": type(error).__name__}
+            send, lang, "DOOR_BROKE", {"environment": channel.authorization.environment, "why": type(error).__name__}
         )
         return
-    stream = await EnvdStream.over(sock)
+    stream = await EnvdStream.from_socket(sock)
     try:
         await send({"type": "websocket.send", "text": json.dumps(answer)})
         carried = _PortForward(stream) if asked["open"] == "port" else _ExecSession(stream)
@@ -180,8 +180,8 @@ def _record_audit(channel: ChannelTarget, request_number: str, request: EnvdRequ
             channel.asker.user,
             f"{channel.what}.{verb}",
             channel.target,
-            project=channel.held.project,
-            **channel.told,
+            project=channel.authorization.project,
+            **channel.audit_params,
             **kept,
         )
 

@@ -42,7 +42,7 @@ class EnvdStream(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     @classmethod
-    async def over(cls, sock: socket.socket) -> "EnvdStream":
+    async def from_socket(cls, sock: socket.socket) -> "EnvdStream":
         """Return a stream over a connected socket."""
         sock.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -81,7 +81,7 @@ class EnvdStream(asyncio.Protocol):
         self._held, self._full = 0, False
         return pieces, self._transport.get_extra_info("socket").dup()
 
-    def give_back(self) -> None:
+    def resume_reading(self) -> None:
         """Read from the socket again."""
         self._transport.resume_reading()
 

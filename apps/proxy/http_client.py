@@ -59,7 +59,7 @@ class _EnvdNetworkStream(httpcore.AsyncNetworkStream):
         """Return the stream for another connection of httpcore, which knows nothing of the bytes that were read from
         this one."""
         self._given_away = True
-        self._stream.give_back()
+        self._stream.resume_reading()
         return self._stream
 
     def get_extra_info(self, info: str) -> Any:
@@ -80,7 +80,7 @@ class _EnvdBackend(httpcore.AsyncNetworkBackend):
                 return _EnvdNetworkStream(kept)
             kept.close()
         sock, _ = await envd_streams.open_envd_socket(self._environment, {"open": "port", "door": self._door})
-        return _EnvdNetworkStream(await EnvdStream.over(sock))
+        return _EnvdNetworkStream(await EnvdStream.from_socket(sock))
 
 
 @dataclass
@@ -98,7 +98,7 @@ class ConnectionPools:
     _held: dict[tuple[str, int, str], _PoolEntry] = field(default_factory=dict)
     _closing: set[asyncio.Task[None]] = field(default_factory=set)
 
-    def take(self, environment: DevEnvironment, run: int, door: str) -> "_PoolEntry":
+    def acquire(self, environment: DevEnvironment, run: int, door: str) -> "_PoolEntry":
         """Return the pool's entry, which is not closed while it is in use."""
         key = (environment.pk, run, door)
         held = self._held.get(key)
@@ -115,7 +115,7 @@ class ConnectionPools:
         held.using += 1
         return held
 
-    def give_back(self, entry: _PoolEntry) -> None:
+    def release(self, entry: _PoolEntry) -> None:
         """End one use of the entry; an unused pool is closed after MAX_IDLE_SECONDS."""
         entry.using -= 1
         if not entry.using:

@@ -77,7 +77,7 @@ class EnvironmentProxy:
         if known.state in targets.STOPPED_STATES:
             raise ApiError(503, "DOOR_SHUT", environment=known.environment.name)
         more = await self._renewed(visit, known)
-        with self._watch.held(known.held) as over:
+        with self._watch.watch_access(known.authorization) as over:
             if visit.scope["type"] == "websocket":
                 await self._relay(visit, known, inside, more, over)
             else:
@@ -106,11 +106,11 @@ class EnvironmentProxy:
             await self._outside(visit, token)
             return None
         known = await self._look(token)
-        if known is None or not known.standing or tickets.is_token_replayed(known, token):
+        if known is None or not known.has_access or tickets.is_token_replayed(known, token):
             if known and tickets.is_token_replayed(known, token):
                 await run_in_thread(lambda: tickets.end_session(token.entry))
                 self._known.pop(token.entry, None)
-            await self._outside(visit, token if known is None or known.standing else None, lost=known is not None)
+            await self._outside(visit, token if known is None or known.has_access else None, lost=known is not None)
             return None
         return known
 
@@ -166,7 +166,7 @@ class EnvironmentProxy:
         extra_headers: headers.Headers,
         revoked: "asyncio.Future[None]",
     ) -> None:
-        held = self._pools.take(session.environment, session.run, service)
+        held = self._pools.acquire(session.environment, session.run, service)
         passed = headers.filter_request_headers(
             visit.scope["headers"], origin=visit.origin, client=visit.client, hidden_cookies=visit.hidden
         )
@@ -190,7 +190,7 @@ class EnvironmentProxy:
                 raise
             raise _make_unreachable_error(error, session) from error
         finally:
-            self._pools.give_back(held)
+            self._pools.release(held)
 
     async def _relay(
         self,

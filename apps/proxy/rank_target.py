@@ -25,11 +25,11 @@ class RankTarget:
 
     project: str
     environment: DevEnvironment
-    beside: RankExec
+    rank_exec: RankExec
 
     async def dial(self, asked: EnvdRequest) -> tuple[socket.socket, dict[str, Any]]:
         """Start a command; the caller's own variables and directory precede the rank's."""
-        return await envd_streams.dial_in_thread(lambda: envd_streams.dial_and_request(self.beside.dial, asked))
+        return await envd_streams.dial_in_thread(lambda: envd_streams.dial_and_request(self.rank_exec.dial, asked))
 
 
 def find_rank_target(user: User, task_id: str, rank: int) -> RankTarget:
@@ -44,7 +44,7 @@ def find_rank_target(user: User, task_id: str, rank: int) -> RankTarget:
         raise ApiError(409, NOT_RUNNING_CODE, rank=rank, task=task.name)
     plan, handle = Rendered.from_json(attempt.plan), build_handle(task, attempt.number)
     try:
-        found = get_backend(task.cluster).beside(plan, handle, rank)
+        found = get_backend(task.cluster).get_rank_exec(plan, handle, rank)
     except BackendError as error:
         if error.code != NOT_RUNNING_CODE and not error.permanent:
             raise

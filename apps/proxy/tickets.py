@@ -46,11 +46,11 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """A session at present, and what its address leads to. `standing`: whether its user still has access."""
+    """A session at present, and what its address leads to. `has_access`: whether its user still has access."""
 
     entry: Entry
-    held: Authorization
-    standing: bool
+    authorization: Authorization
+    has_access: bool
     environment: DevEnvironment
     state: str
     run: int

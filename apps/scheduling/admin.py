@@ -193,12 +193,14 @@ class ReservationForm(forms.ModelForm):
         if self.errors:
             return cleaned
         try:
-            reservations.check_reservation(self.user, self.asked(), [one.pk for one in cleaned["environments"]])
+            reservations.check_reservation(
+                self.user, self.build_reservation(), [one.pk for one in cleaned["environments"]]
+            )
         except ApiError as error:
             _add_errors(self, error.problems, {"environmentIds": "environments", "endsAt": "ends_at"})
         return cleaned
 
-    def asked(self) -> Reservation:
+    def build_reservation(self) -> Reservation:
         """Return the reservation that the form describes."""
         cleaned = self.cleaned_data
         project = cleaned["project"]

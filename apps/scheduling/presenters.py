@@ -54,7 +54,7 @@ class CurrentUsage:
         self.use = GpuUsage(held, {place.id: place for place in places})
         self.spent = selectors.sum_spend(self.moment, held, places)
 
-    def of(self, project: str) -> MonthlySpend:
+    def get_spend(self, project: str) -> MonthlySpend:
         return self.spent.get(project, MonthlySpend())
 
     def build_environment_use(self, key: Any) -> dict[str, int]:
@@ -65,7 +65,7 @@ class CurrentUsage:
 def serialize_limits(user: AnyUser, project: Project, now: CurrentUsage) -> dict[str, Any]:
     row = Limits.objects.filter(project=project).select_related("updated_by").first() or Limits(project=project)
     share = Share.objects.filter(project=project).first()
-    spent = now.of(project.pk)
+    spent = now.get_spend(project.pk)
     return {
         "projectId": project.pk,
         **{name: getattr(row, column) for name, column in LIMIT_COLUMNS.items()},
@@ -106,7 +106,7 @@ USER_LIMIT_COLUMNS = {
 def make_member_serializer(project: Project, now: CurrentUsage) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return the function that makes the API's shape of a row of `list_members`."""
     each = selectors.get_default_user_limits(selectors.get_limits(project))
-    spent = now.of(project.pk)
+    spent = now.get_spend(project.pk)
 
     def shape(row: dict[str, Any]) -> dict[str, Any]:
         key = (project.pk, row["username"])

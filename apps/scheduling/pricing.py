@@ -18,22 +18,22 @@ class PriceTable:
     """Prices by GPU type and zone id, each empty for any: pairs of a moment and the price from then on, oldest first;
     None: no price from then on."""
 
-    known: Mapping[tuple[str, str], Sequence[PriceRow]] = field(default_factory=dict)
+    prices: Mapping[tuple[str, str], Sequence[PriceRow]] = field(default_factory=dict)
 
-    def of(self, gpu_type: str, zone: str, at: datetime) -> Decimal | None:
+    def find_price(self, gpu_type: str, zone: str, at: datetime) -> Decimal | None:
         """Return the price of one GPU for an hour at that moment, or None if there is none."""
         exact = ((gpu_type, zone), (gpu_type, ""), ("", zone), ("", ""))
         found = (self.at(key, at) for key in exact)
         return next((row[1] for row in found if row and row[1] is not None), None)
 
     def at(self, key: tuple[str, str], at: datetime) -> PriceRow | None:
-        rows = self.known.get(key, ())
+        rows = self.prices.get(key, ())
         number = bisect_right(rows, at, key=lambda row: row[0])
         return rows[number - 1] if number else None
 
-    def listed(self, at: datetime) -> Iterator[tuple[tuple[str, str], datetime, Decimal]]:
+    def list_prices(self, at: datetime) -> Iterator[tuple[tuple[str, str], datetime, Decimal]]:
         """Yield what had a price at that moment, since when, and which."""
-        for key in sorted(self.known):
+        for key in sorted(self.prices):
             row = self.at(key, at)
             if row and row[1] is not None:
                 yield key, row[0], row[1]

@@ -176,7 +176,9 @@ def sum_spend(
         hours = clock_jumps.measure_elapsed(began, now, left_out).total_seconds() / SECONDS_PER_HOUR
         for place in (there[key] for key in one.places if key in there):
             found[one.project].hours[one.user] += place.gpus * hours
-            found[one.project].cost += place.gpus * hours * float(known.of(place.gpu_type, place.zone, began) or 0)
+            found[one.project].cost += (
+                place.gpus * hours * float(known.find_price(place.gpu_type, place.zone, began) or 0)
+            )
     return found
 
 

@@ -86,7 +86,7 @@ def serialize_series(
             continue
         name, index = known
         place = places[subject]
-        of = METRICS[name].of
+        of = METRICS[name].subject
         rank = _find_rank(of, index, place)
         if (not place.only or of in place.only) and is_included(of, place.node, rank):
             found.append({

@@ -86,7 +86,10 @@ def read_newest(subjects: Collection[str]) -> dict[str, NewestValues]:
     found: dict[str, NewestValues] = {}
     for some in split_keys(subjects):
         rows = Block.objects.filter(
-            subject__in=some, grain=FINE.seconds, sealed=False, begins__gte=FINE.begin(moment - FRESH_SECONDS)
+            subject__in=some,
+            grain=FINE.seconds,
+            sealed=False,
+            begins__gte=FINE.find_block_start(moment - FRESH_SECONDS),
         ).order_by("begins")
         for subject, data in rows.values_list("subject", "newest").iterator():
             said = orjson.loads(bytes(data)) if data else {}

@@ -25,7 +25,7 @@ class Resolution(NamedTuple):
     def values(self) -> int:
         return self.block // self.seconds
 
-    def begin(self, at: float) -> int:
+    def find_block_start(self, at: float) -> int:
         """Return the beginning of the block that a moment (unix seconds) is in."""
         return int(at // self.block) * self.block
 

@@ -48,7 +48,7 @@ def _fold_block(subject: str, begins: int) -> int:
 
 
 def _merge_into(grain: Resolution, subject: str, begins: int, part: ColumnBlock) -> None:
-    begin = grain.begin(begins)
+    begin = grain.find_block_start(begins)
     there = block_store.load_block(grain, subject, begin)
     values = there.values if there else ColumnBlock(grain.values)
     at = (begins - begin) // grain.seconds

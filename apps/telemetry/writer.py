@@ -92,7 +92,7 @@ class TelemetryWriter:
         moment = self._clock()
         if not moment - MAX_LATE_SECONDS <= at <= moment + MAX_EARLY_SECONDS or not values:
             return
-        key = subject, FINE.begin(at)
+        key = subject, FINE.find_block_start(at)
         with self._guard:
             block = self._open.get(key)
             if block is None:

@@ -67,7 +67,7 @@ class DjangoHandler(ASGIHandler):
             return
         may = bounds.get_body_limit(scope["method"], scope["path"])
         try:
-            if may.known and not await self.run(partial(self._is_signed_in, scope)):
+            if may.authenticated_only and not await self.run(partial(self._is_signed_in, scope)):
                 body: IO[bytes] = BytesIO()  # nobody's is not read: the answer does not depend on it
             else:
                 body = await self.read_bounded(

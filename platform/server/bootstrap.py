@@ -76,7 +76,7 @@ def bootstrap_platform(data: Path, *, with_demo: bool) -> dict[str, Any]:
     held = isolation.protects and all(one.level is CheckLevel.PASS for one in tried)
     open_parts = [
         (code, params)
-        for code, params in isolation.said()
+        for code, params in isolation.list_messages()
         if code in EXPOSURE_CODES or (code == isolation.code and not isolation.protects)
     ]
     open_parts += [(one.code, one.params) for one in tried if one.level is not CheckLevel.PASS]

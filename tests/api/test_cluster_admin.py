@@ -28,7 +28,7 @@ def test_a_cluster_needs_a_connection_that_its_backend_understands(site: Client)
 
 def test_the_admin_action_reports_the_check_of_a_cluster(site: Client) -> None:
     cluster = Cluster.objects.create(name="local", backend="local", connection={"python": "/no/such/python"})
-    action = {"action": "ask", "_selected_action": [cluster.pk]}
+    action = {"action": "check_clusters", "_selected_action": [cluster.pk]}
     page = site.post("/admin/clusters/cluster/", action, follow=True).content.decode()
     assert "The interpreter /no/such/python cannot be run" in page
     assert "is writable" in page

@@ -103,7 +103,7 @@ def test_a_deleted_environment_goes_once_its_run_has_ended_and_its_cost_stays(
     assert colleague.delete(f"/dev-environments/{made}").data["hosted"]["wanted"] == "deleted"
     settle()
     assert hosted(colleague, made)["state"] == "stopping", "the engine has not confirmed that its processes are gone"
-    machine.end(made)
+    machine.end_run(made)
     settle()
     assert colleague.get(f"/dev-environments/{made}").status == 404
     assert not machine.disks
@@ -290,7 +290,7 @@ def test_an_environment_that_ends_by_itself_is_restarted_a_few_times_and_then_fa
     made: str, machine: Machine, colleague: Api
 ) -> None:
     for number in range(4):
-        machine.end(made, Cause(EnvironmentReason.LOST))
+        machine.end_run(made, Cause(EnvironmentReason.LOST))
         settle(2)
         Run.objects.update(ended_at=now() - timedelta(minutes=5))
         settle()

@@ -121,7 +121,7 @@ class Inside:
         self.asked: list[dict[str, Any]] = []
         self.holders: Any = HOLDERS
 
-    def ask(self, what: str, **request: Any) -> dict[str, Any]:
+    def request(self, what: str, **request: Any) -> dict[str, Any]:
         self.asked.append({"ask": what, **request})
         return {"holders": self.holders} if what == "survey" else {"by": "signal"}
 

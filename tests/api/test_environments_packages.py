@@ -65,10 +65,10 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         return {node.id: RunLocations(RunLocation(True, "WAY_INSIDE_RUNS")) for node in job.nodes}
 
     monkeypatch.setattr(LocalBackend, "enter", lambda backend, node: found.enter(node))
-    monkeypatch.setattr(LocalBackend, "ways", ways)
+    monkeypatch.setattr(LocalBackend, "find_run_locations", ways)
     yield found
     for one in found.insides.values():
-        one.end()
+        one.end_container()
 
 
 def run_surveys() -> int:
@@ -348,7 +348,7 @@ def test_a_draft_that_is_not_opened_again_starts_no_survey(owner: Api, lab: Lab)
     def draft() -> TaskDraft:
         return build_draft(owner.user, request, "task-x", start_surveys=False)
 
-    assert [one.looking for one in draft().installed.seen] == [False, False]
+    assert [one.looking for one in draft().installed.surveys] == [False, False]
     assert run_surveys() == 0
     inside_engines.install_files(lab.pythons["env-001"], inside_engines.metadata("einops", "0.8.0", "einops"))
     preview(owner)

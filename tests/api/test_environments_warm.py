@@ -50,13 +50,13 @@ class Lab:
             raise BackendError("INSIDE_NO_PYTHON", permanent=True, environment=node.name)
         return self.inside.enter()
 
-    def standing(self) -> int | None:
+    def count_standby(self) -> int | None:
         folders = (self.inside.home / ".fermi/standby").glob("*")
         return next((said["pid"] for folder in folders if (said := read_state(str(folder)))), None)
 
     def close(self) -> None:
-        self.inside.end()
-        if pid := self.standing():
+        self.inside.end_container()
+        if pid := self.count_standby():
             os.kill(pid, signal.SIGKILL)
 
 
@@ -74,7 +74,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
     monkeypatch.setattr(check, "standby", lambda image: "environment")
     monkeypatch.setattr(LocalBackend, "enter", lambda backend, node: found.enter(node))
-    monkeypatch.setattr(LocalBackend, "ways", ways)
+    monkeypatch.setattr(LocalBackend, "find_run_locations", ways)
     yield found
     found.close()
 
@@ -107,7 +107,7 @@ def test_a_preview_starts_one_standby_process_and_reports_its_memory(owner: Api,
     assert (found["isWanted"], found["state"], found["reason"]) == (True, "standing", None)
     assert found["memoryBytes"] > 50 << 20
     assert found["until"]
-    first = lab.standing()
+    first = lab.count_standby()
     for _ in range(3):
         colleague.post("/training-tasks/preview", request_body)
     assert carry_out() == 0, "what is known is not asked again"
@@ -118,7 +118,7 @@ def test_a_preview_starts_one_standby_process_and_reports_its_memory(owner: Api,
     assert read_standby(colleague)["state"] == "idle"
     colleague.post("/training-tasks/preview", request_body)
     assert carry_out() == 1, "a preview brings it back"
-    second = lab.standing()
+    second = lab.count_standby()
     assert second not in (None, first)
 
     owner.patch(ENVIRONMENT, {"warm": False})

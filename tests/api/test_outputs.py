@@ -63,7 +63,7 @@ def listed(api: Api, task: Task, path: str = "", **more: Any) -> list[str]:
 
 def test_a_task_has_variables_for_its_outputs_and_project_files(task: Task, settings: Any, store: Any) -> None:  # noqa: F811
     assert task.spec["output_dir"] == f"{settings.DATA_DIR}/outputs/{task.pk}"
-    assert task.spec["files_url" if store.remote else "files_dir"] == store.place("project-one")
+    assert task.spec["files_url" if store.remote else "files_dir"] == store.get_location("project-one")
 
 
 def test_outputs_are_listed_alike_during_and_after_a_task(

@@ -74,7 +74,7 @@ def test_the_most_specific_price_of_the_moment_applies() -> None:
     known = pricing.read_prices()
 
     def at(days: float, gpu_type: str = "A100", where: str = zone.pk) -> Decimal | None:
-        return known.of(gpu_type, where, moment - timedelta(days=days))
+        return known.find_price(gpu_type, where, moment - timedelta(days=days))
 
     assert [at(days) for days in (10, 8.5, 7.5, 6.5, 2, 0)] == [None, 1, 2, 3, 4, 3]
     assert (at(0, "V100"), at(0, "V100", "elsewhere"), at(0, "A100", "elsewhere")) == (2, 1, 3)

@@ -249,7 +249,7 @@ def test_a_download_has_rendered_lines(task, write, monkeypatch):
     monkeypatch.setattr(pages, "PIECE_BYTES", 1 << 10)
     text = f"a\r\n{BARS}\n{'x' * 5000}\n\r 1%\r 2%"
     write(text)
-    assert b"".join(pages.LogPageReader(task, 1).whole(0)).decode() == f"a\n 100%|#\n{'x' * 5000}\n 2%"
+    assert b"".join(pages.LogPageReader(task, 1).iterate_log(0)).decode() == f"a\n 100%|#\n{'x' * 5000}\n 2%"
 
 
 def test_an_overwritten_error_is_ignored_and_one_after_a_progress_bar_is_found(first, write):

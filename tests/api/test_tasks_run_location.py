@@ -34,7 +34,7 @@ def can_run(monkeypatch: pytest.MonkeyPatch) -> CanRun:
         def ways(_: LocalBackend, job: JobSpec) -> Mapping[str, RunLocations]:
             return {node.id: known[node.id] for node in job.nodes if node.id in known}
 
-        monkeypatch.setattr(LocalBackend, "ways", ways)
+        monkeypatch.setattr(LocalBackend, "find_run_locations", ways)
 
     return say
 
@@ -138,7 +138,7 @@ def test_an_unreachable_engine_defers_the_choice_to_the_start(colleague: Api, mo
     def away(*_: Any) -> Mapping[str, RunLocations]:
         raise BackendError("ENGINE_UNREACHABLE", why="no answer")
 
-    monkeypatch.setattr(LocalBackend, "ways", away)
+    monkeypatch.setattr(LocalBackend, "find_run_locations", away)
     found = preview(colleague, distributedConfig__runIn="environment")
     assert found["problems"] == []
     assert set(runs_in(found).values()) == {None}

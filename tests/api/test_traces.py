@@ -197,7 +197,7 @@ def test_a_task_that_never_starts_has_a_waiting_span(collector: Collector, creat
 
 def test_an_unsampled_parent_is_respected(collector: Collector, create: Any) -> None:
     create(traceparent=CALLER[:-1] + "0")
-    assert (export.export_due_parts(), collector.asked) == (1, 0)
+    assert (export.export_due_parts(), collector.requests) == (1, 0)
 
 
 @pytest.mark.parametrize("header", ["", "nonsense", CALLER.replace("0af7651916cd43dd8448eb211c80319c", "0" * 32)])
@@ -229,7 +229,7 @@ def test_an_unreachable_collector_is_logged_once_and_backed_off(
     tasks = [create(), create()]
     assert export.export_due_parts() == 0
     assert export.export_due_parts() == 0
-    assert collector.asked == 1, "after a failure there is a rest"
+    assert collector.requests == 1, "after a failure there is a rest"
     monkeypatch.setattr(export, "_paused_until", 0.0)
     assert export.export_due_parts() == 0
     assert [record.message for record in caplog.records if record.name == export.__name__] == [

@@ -308,7 +308,7 @@ def test_repeated_log_uploads_are_stored_once(colleague: Api, settings: Any, tmp
     assert host.ship("gn6-0", "task-x/1/1", 0, b"x").error == "RANK_NOT_OF_WORKER"
     assert host.ship("gn6-0", "task-x/1/x", 0, b"x").status == 404
     assert (tmp_path / "logs/task-x/1/0.log").read_bytes() == b"hello world\n"
-    DatabaseStore().forget("task-x-1")
+    DatabaseStore().delete_attempt("task-x-1")
     assert host.ship("gn6-0", "task-x/1/0", 12, b"late").data == {"acknowledged": 16}
 
 

@@ -35,7 +35,7 @@ def one_sender() -> Iterator[None]:
         try:
             yield
         finally:
-            kept.end()
+            kept.kill()
 
 
 @dataclass

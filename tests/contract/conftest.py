@@ -63,14 +63,14 @@ class Engine:
         self.backend.submit(self.backend.render(job, self.plan(job)), secrets)
         return handle
 
-    def look(self, handle: Handle) -> Observation:
+    def observe(self, handle: Handle) -> Observation:
         return self.backend.observe([handle])[handle.name]
 
     def until(self, handle: Handle, *phases: Phase) -> Observation:
-        return until(lambda: (seen := self.look(handle)).phase in phases and seen, what=f"{handle.name} in {phases}")
+        return until(lambda: (seen := self.observe(handle)).phase in phases and seen, what=f"{handle.name} in {phases}")
 
     def until_gone(self, handle: Handle) -> Observation:
-        seen = until(lambda: (seen := self.look(handle)).left is False and seen, what=f"{handle.name} gone")
+        seen = until(lambda: (seen := self.observe(handle)).left is False and seen, what=f"{handle.name} gone")
         self._handles = [other for other in self._handles if other != handle]
         return seen
 
@@ -138,7 +138,7 @@ class InOwnEnvironments(Engine):
     def job(self, mode: str, gpus: tuple[int, ...] = (2,), **changes) -> JobSpec:
         job = super().job(mode, gpus, **{"project": "nlp", **changes})
         for node in job.nodes:
-            disk = environment_runs.EnvironmentDisk.of(self.scratch / "data", node.id)
+            disk = environment_runs.EnvironmentDisk.from_environment(self.scratch / "data", node.id)
             if not disk.project:
                 disk.make("nlp")
                 disk.home.mkdir()
@@ -306,7 +306,7 @@ def in_kept_containers(scratch: Path) -> Iterator[InKeptContainers]:
         watcher.join()
         environments.hosts = before
         for run in environment_runs.list_living_runs(scratch / "host"):
-            until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
+            until(lambda run=run: (run.request_end(0.0), not run.read_state().left and not run.strays())[1])
 
 
 class OnSlurm(Engine):

@@ -33,7 +33,7 @@ def ready(engine, handle: Handle) -> list[RankStatus]:
     until(lambda: all("ready" in engine.log(handle, rank) for rank in range(handle.world_size)), what="ranks ready")
 
     def find_processes() -> list[RankStatus]:
-        ranks = list(engine.look(handle).ranks)
+        ranks = list(engine.observe(handle).ranks)
         return ranks if len(ranks) == handle.world_size and all(one.pid for one in ranks) else []
 
     return until(find_processes, what="the ranks' processes are known")
@@ -48,17 +48,17 @@ def test_rendering_is_pure(engine):
 
 def test_a_job_never_submitted_is_gone_only_after_it_was_cancelled(engine):
     handle = engine.handle(engine.job("ok"))
-    seen = engine.look(handle)
+    seen = engine.observe(handle)
     assert seen.phase is Phase.ABSENT
     assert seen.left is not False
     engine.backend.cancel(handle, 0.0)
-    assert engine.look(handle).left is False
+    assert engine.observe(handle).left is False
 
 
 def test_a_job_being_started_is_gone_only_after_it_was_cancelled(engine):
     handle = engine.submit(engine.job("wait"))
-    assert engine.look(handle).left is not False
-    until(lambda: engine.look(handle).left, what="it is known to be there")
+    assert engine.observe(handle).left is not False
+    until(lambda: engine.observe(handle).left, what="it is known to be there")
     engine.backend.cancel(handle, 0.0)
     engine.until_gone(handle)
 
@@ -91,7 +91,7 @@ def test_submitting_twice_starts_once_even_after_the_end(engine):
     engine.submit(job)
     engine.until(handle, Phase.SUCCEEDED)
     engine.submit(job)
-    assert engine.look(handle).phase is Phase.SUCCEEDED
+    assert engine.observe(handle).phase is Phase.SUCCEEDED
     assert starts(engine) == {"0": 1, "1": 1}
 
 
@@ -213,7 +213,7 @@ def test_forgetting_keeps_the_logs(engine):
     handle = engine.submit(engine.job("ok", (1,)))
     engine.until(handle, Phase.SUCCEEDED)
     engine.until_gone(handle)
-    engine.backend.forget(handle)
+    engine.backend.delete_attempt(handle)
     engine.until(handle, Phase.ABSENT)
     assert "env 0" in engine.log(handle, 0)
 
@@ -259,7 +259,7 @@ def test_secrets_of_an_attempt_that_never_runs_are_removed(engine):
 
     def gone() -> bool:  # as the reconciler asks: again and again, since a watch may not have told of all that is there
         engine.backend.cancel(handle, 0.0)
-        return engine.look(handle).left is False
+        return engine.observe(handle).left is False
 
     until(gone, what=f"{handle.name} gone")
     assert holding(engine.scratch, value) == []

@@ -28,7 +28,7 @@ def preparing(engine, handle: Handle) -> Observation:
     """With the builder's words."""
 
     def seen() -> Observation | None:
-        found = engine.look(handle)
+        found = engine.observe(handle)
         assert found.phase not in (Phase.RUNNING, Phase.FAILED), found
         waits = found.waiting
         at_it = waits is not None and waits.code == "CODE_PACKAGES_PREPARING" and waits.params["said"]

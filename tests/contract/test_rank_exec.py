@@ -30,7 +30,7 @@ def begin(engine: Engine) -> Begin:
 
 def test_a_command_has_its_ranks_variables_without_secrets(begin: Begin) -> None:
     beside = begin("secret", (1, 2), said="secret", secret_env=("API_KEY",), env={"COLOR": "blue"})
-    env, _ = beside.shown(2, env={"MINE": "yes"})
+    env, _ = beside.read_environment(2, env={"MINE": "yes"})
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "COLOR", "MINE")
     assert [env[name] for name in names] == ["2", "1", "3", "1", "blue", "yes"]
     assert env["MASTER_ADDR"]
@@ -40,7 +40,7 @@ def test_a_command_has_its_ranks_variables_without_secrets(begin: Begin) -> None
 
 def test_bytes_pass_unchanged_and_the_exit_code_is_returned(begin: Begin) -> None:
     beside = begin("wait")
-    with beside.begin(1, "sh", "-c", "cat; exit 7") as stream:
+    with beside.open_stream(1, "sh", "-c", "cat; exit 7") as stream:
         for at in range(0, len(NOISE), 1 << 16):
             stream.sendall(protocol.encode_frame(protocol.IN, NOISE[at : at + (1 << 16)]))
         stream.sendall(protocol.encode_control({"end": True}))
@@ -60,7 +60,7 @@ def test_a_terminal_has_a_pty(begin: Begin) -> None:
 
 def test_a_command_and_its_children_end_with_the_connection(begin: Begin) -> None:
     beside = begin("wait")
-    stream = beside.begin(0, "sh", "-c", LEAVES)
+    stream = beside.open_stream(0, "sh", "-c", LEAVES)
     left = int(first_word(stream))
     assert alive(left)
     stream.close()
@@ -70,7 +70,7 @@ def test_a_command_and_its_children_end_with_the_connection(begin: Begin) -> Non
 
 def test_a_command_next_to_an_ended_rank_is_refused(engine: Engine, begin: Begin) -> None:
     beside = begin("wait")
-    known = beside.backend.beside(beside.plan, beside.handle, 0)
+    known = beside.backend.get_rank_exec(beside.plan, beside.handle, 0)
     assert beside.refused(99).code == "RANK_NOT_RUNNING"
     beside.backend.cancel(beside.handle, 0.0)
     engine.until_gone(beside.handle)

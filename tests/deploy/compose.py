@@ -55,11 +55,11 @@ class Compose:
     def container(self, service: str) -> str:
         return self("ps", "--quiet", service, stderr=None)
 
-    def look(self, container: str, template: str) -> str:
+    def inspect(self, container: str, template: str) -> str:
         return self.engine.docker("inspect", "--format", template, container)
 
     def pid(self, service: str) -> int:
-        return int(self.look(self.container(service), "{{.State.Pid}}"))
+        return int(self.inspect(self.container(service), "{{.State.Pid}}"))
 
     def kill(self, service: str) -> None:
         """The process in it dies, as of a lack of memory. (`docker kill` would be taken for a wish.)"""
@@ -102,7 +102,7 @@ class Api:
         self.client = httpx.Client(base_url=f"{url}/api/v1", headers=headers, timeout=60)
         self.project: str = self.post("/projects", {"name": "research"})["id"]
 
-    def ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+    def request(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """`data` of the answer; asked again while the platform is away."""
 
         def asked() -> httpx.Response | None:
@@ -117,10 +117,10 @@ class Api:
         return answer.json()["data"]
 
     def get(self, path: str, **query: Any) -> Any:
-        return self.ask("GET", path, **query)
+        return self.request("GET", path, **query)
 
     def post(self, path: str, body: Any) -> Any:
-        return self.ask("POST", path, body)
+        return self.request("POST", path, body)
 
     def steps(self, task_id: str) -> int:
         points = self.get(f"/training-tasks/{task_id}/metrics", limit=5000)["items"]

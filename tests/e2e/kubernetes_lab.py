@@ -144,9 +144,9 @@ class Lab:
             raise AssertionError(f"{error}: {last}; there are {self.left()}") from error
         return last[0]
 
-    def end(self, platform: Platform, handle: Handle, grace: float = 0.0) -> None:
+    def end_attempt(self, platform: Platform, handle: Handle, grace: float = 0.0) -> None:
         self.until_gone(platform, handle, grace=grace)
-        platform.backend.forget(handle)
+        platform.backend.delete_attempt(handle)
 
     def log(self, platform: Platform, handle: Handle, rank: int) -> str:
         """What the rank itself printed."""

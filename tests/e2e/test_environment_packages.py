@@ -50,11 +50,11 @@ class Lab(DevPods):
         """As in a terminal of that notebook."""
         self.run(name, PYTHON, "-m", "pip", "install", package)
 
-    def entries(self) -> int:
+    def count_entries(self) -> int:
         """How often a dev pod was entered."""
         return sum(call.subresource == "exec" for call in self.cluster.calls(user_agent="fermi"))
 
-    def standing(self) -> list[str]:
+    def list_standby_pods(self) -> list[str]:
         """The names of the dev pods in which a process stands by."""
         shown = ("sh", "-c", "cat /proc/[0-9]*/comm 2> /dev/null; true")  # some end meanwhile
         return [name for name in NAMES if "fermi-standby" in self.run(name, *shown)]
@@ -143,14 +143,14 @@ def test_a_preview_preloads_pytorch_in_both_and_ranks_are_forked_from_it(lab: La
 
     found: list[Any] | None = until(standing, seconds=180, what="a process stands by in both")
     assert all(one["memoryBytes"] > 10 << 20 and one["until"] for one in found or ())
-    entered = lab.entries()
+    entered = lab.count_entries()
     for _ in range(5):
         standing()
-    assert lab.entries() == entered, "one that only stands by is not asked"
+    assert lab.count_entries() == entered, "one that only stands by is not asked"
     task = lab.create(request)
     assert lab.platform.until_final(task)["status"] == "succeeded"
     assert [lab.platform.log(task, rank).splitlines()[-1] for rank in range(2)] == ["True 0", "True 1"]
     assert "MiB" in fermi(lab.platform, tmp_path, "environments", "show", "first").stdout
     done = fermi(lab.platform, tmp_path, "environments", "warm", *NAMES, "off")
     assert done.returncode == 0, done.stderr
-    until(lambda: not lab.standing(), what="nothing stands by any more")
+    until(lambda: not lab.list_standby_pods(), what="nothing stands by any more")

@@ -49,7 +49,7 @@ def test_nodes_rendezvous_and_no_object_is_left(lab, connection):
     seen = lab.until_gone(platform, handle)
     assert [rank.exit_code for rank in seen.ranks] == [0, 0, 0]
     assert [lab.log(platform, handle, rank) for rank in range(3)] == [f"rank {rank} of 3: sum 3\n" for rank in range(3)]
-    lab.end(platform, handle)
+    lab.end_attempt(platform, handle)
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
@@ -71,7 +71,7 @@ def test_a_failed_rank_is_named_and_its_peers_end(lab, connection):
     seen = lab.until_phase(platform, handle, Phase.FAILED)
     assert (seen.cause.code, seen.cause.params["rank"], seen.cause.params["exitCode"]) == ("RANK_FAILED", 1, 1)
     assert "ValueError: out of luck" in seen.cause.params["evidence"]
-    lab.end(platform, handle)
+    lab.end_attempt(platform, handle)
     assert "ValueError: out of luck" in lab.log(platform, handle, 1)
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
@@ -85,7 +85,7 @@ def test_cancelling_asks_first_and_keeps_the_last_output(lab, connection):
     seen = lab.until_gone(platform, handle)
     assert [rank.exit_code for rank in seen.ranks] == [143, 143]
     assert all("leaving" in lab.log(platform, handle, rank) for rank in range(2))
-    platform.backend.forget(handle)
+    platform.backend.delete_attempt(handle)
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
@@ -97,7 +97,7 @@ def test_submitting_again_starts_nothing_twice(lab):
     for platform in platforms:
         lab.until_phase(platform, handle, Phase.RUNNING)
     assert len(lab.pods(handle)) == 2
-    lab.end(platforms[0], handle)
+    lab.end_attempt(platforms[0], handle)
 
 
 def test_a_cancelled_attempt_never_starts(lab):
@@ -107,7 +107,7 @@ def test_a_cancelled_attempt_never_starts(lab):
     lab.until_gone(platform, handle, grace=0.0)
     lab.submit(platform, job)
     assert not [pod for pod in lab.pods(handle) if pod.status.phase == "Running"]
-    lab.end(platform, handle)
+    lab.end_attempt(platform, handle)
 
 
 def test_the_next_attempt_starts_without_pods_of_the_last(lab):
@@ -115,11 +115,11 @@ def test_the_next_attempt_starts_without_pods_of_the_last(lab):
     job = lab.job("fail")
     first = lab.submit(platform, job)
     lab.until_phase(platform, first, Phase.FAILED)
-    lab.end(platform, first)
+    lab.end_attempt(platform, first)
     second = lab.submit(platform, replace(lab.job("meet"), task_id=job.task_id, attempt=2))
     lab.until_phase(platform, second, Phase.SUCCEEDED)
     assert {pod.metadata.labels["fermi.io/attempt"] for pod in lab.pods(second)} == {"2"}
-    lab.end(platform, second)
+    lab.end_attempt(platform, second)
 
 
 def test_logs_continue_after_a_restart_of_the_platform(lab):
@@ -133,7 +133,7 @@ def test_logs_continue_after_a_restart_of_the_platform(lab):
     for rank in range(2):
         expected = [f"line {number} of rank {rank}" for number in range(3000)]
         assert lab.log(again, handle, rank).splitlines() == expected
-    lab.end(again, handle)
+    lab.end_attempt(again, handle)
 
 
 def test_an_image_that_cannot_be_pulled_is_the_reason_to_wait(lab):
@@ -142,7 +142,7 @@ def test_an_image_that_cannot_be_pulled_is_the_reason_to_wait(lab):
     waiting = lab.until_waiting(platform, handle, "IMAGE_UNAVAILABLE").waiting
     assert "registry.invalid" in waiting.params["evidence"]
     assert waiting.params["node"] in ("dev-0", "dev-1")
-    lab.end(platform, handle)
+    lab.end_attempt(platform, handle)
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
@@ -155,14 +155,14 @@ def test_missing_gpus_are_the_reason_to_wait(lab):
         "Insufficient nvidia.com/gpu"
         in lab.until_waiting(platform, handle, "GPU_INSUFFICIENT").waiting.params["evidence"]
     )
-    lab.end(platform, handle)
+    lab.end_attempt(platform, handle)
 
 
 def test_an_environment_whose_machine_was_removed_fails_at_once(lab):
     platform = lab.platform()
     handle = lab.submit(platform, with_engine(lab.job("wait"), node="no-such-machine"))
     assert lab.until_phase(platform, handle, Phase.FAILED).cause.code == "NODE_MISSING"
-    lab.end(platform, handle)
+    lab.end_attempt(platform, handle)
 
 
 def test_a_deleted_pod_is_named(lab):
@@ -173,7 +173,7 @@ def test_a_deleted_pod_is_named(lab):
     lab.core.delete_namespaced_pod(victim.metadata.name, lab.namespace, grace_period_seconds=1)
     cause = lab.until_phase(platform, handle, Phase.FAILED).cause
     assert cause.params["node"] == "dev-1"
-    lab.end(platform, handle)
+    lab.end_attempt(platform, handle)
 
 
 def test_a_queue_without_a_name_holds_a_task_back(lab, connection):
@@ -189,7 +189,7 @@ def test_a_queue_without_a_name_holds_a_task_back(lab, connection):
 
     lab.until(told, what="which queue there is not")
     assert lab.pods(handle) == []
-    lab.end(platform, handle)
+    lab.end_attempt(platform, handle)
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
@@ -201,7 +201,7 @@ def test_orphaned_objects_are_found_and_removed(lab):
     assert again.backend.orphans([handle.name]) == []
     (orphan,) = lab.until(lambda: again.backend.orphans([]), what="the orphan is found")
     assert orphan.name == handle.name
-    again.backend.forget(orphan)
+    again.backend.delete_attempt(orphan)
     lab.until(lambda: not lab.left(), what="an empty namespace")
 
 
@@ -232,13 +232,13 @@ def test_the_gpt_recipe_trains_on_two_pods_with_a_dataset(fake, tmp_path):
         6,
     ]
     assert sorted(path.name for path in checkpoints.iterdir())[-1] == "checkpoint_step_6.pt"
-    fake.end(platform, handle)
+    fake.end_attempt(platform, handle)
     fake.until(lambda: not fake.left(), what="an empty namespace")
 
 
 def test_kueue_admits_when_there_is_quota(fake):
     fake.fake.add_queue("team")
-    fake.fake.hold()
+    fake.fake.deny_quota()
     platform = fake.platform(queue="team")
     handle = fake.submit(platform, fake.job("meet"))
 
@@ -261,4 +261,4 @@ def test_an_idle_task_makes_no_request(fake):
     for _ in range(500):
         assert platform.backend.observe([handle])[handle.name].phase is Phase.RUNNING
     assert len(fake.fake.calls()) == before
-    fake.end(platform, handle)
+    fake.end_attempt(platform, handle)

@@ -233,7 +233,7 @@ def test_an_exposed_platform_gives_a_warning(platform: Running) -> None:
     platform.start()
     said = platform.output.read_text("utf-8")
     assert "Other machines can reach this address" in said
-    assert f"fermi  | {isolation.Isolation(False, None, wanted=False).sentences('en')}" in said.splitlines()
+    assert f"fermi  | {isolation.Isolation(False, None, enabled=False).sentences('en')}" in said.splitlines()
     warnings = until(lambda: httpx.get(f"{platform.url}/readyz").json()["warnings"])
     assert [one["code"] for one in warnings if one["code"].startswith("ISOLATION")] == ["ISOLATION_OFF"]
     host = socket.gethostname()

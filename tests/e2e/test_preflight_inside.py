@@ -89,8 +89,8 @@ def carried_out(lab: Lab, tmp_path: Path) -> dict[str, Any]:
 
     def carry_out(node: int) -> None:
         with enter(lab, node, tmp_path / f"home-{node}") as session:
-            session.ask("begin", order=orders[node], head=lab.address(0), secrets={})
-            session.ask("follow", of=orders[node]["name"], node=node, ranks={str(node): 0})
+            session.request("begin", order=orders[node], head=lab.address(0), secrets={})
+            session.request("follow", of=orders[node]["name"], node=node, ranks={str(node): 0})
             for told, data in session.messages(120):
                 if "log" in told:
                     said[node].append(data)

@@ -50,7 +50,7 @@ def own() -> Iterator[Slurm]:
 def engine(slurm: Slurm, tmp_path: Path) -> Iterator[OnSlurm]:
     engine = OnSlurm(slurm, tmp_path)
     yield engine
-    slurm.settle()
+    slurm.restore()
     engine.close()
 
 
@@ -58,7 +58,7 @@ def engine(slurm: Slurm, tmp_path: Path) -> Iterator[OnSlurm]:
 def by_commands(slurm: Slurm, tmp_path: Path) -> Iterator[OnSlurm]:
     engine = OnSlurm(slurm, tmp_path, **slurm.commands)
     yield engine
-    slurm.settle()
+    slurm.restore()
     engine.close()
 
 
@@ -87,10 +87,10 @@ def alive(rank: RankStatus) -> bool:
 
 def waits_for(engine: OnSlurm, handle: Handle, code: str) -> Observation:
     def told() -> Observation | None:
-        seen = engine.look(handle)
+        seen = engine.observe(handle)
         return seen if seen.waiting and seen.waiting.code == code else None
 
-    return until(told, what=f"{code}: {engine.look(handle)}")
+    return until(told, what=f"{code}: {engine.observe(handle)}")
 
 
 # It trains ------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_jax_trains_on_two_nodes(engine: OnSlurm) -> None:
     )  # fmt: skip
     handle = engine.submit(job)
     seen = until(
-        lambda: (seen := engine.look(handle)).phase in (Phase.SUCCEEDED, Phase.FAILED) and seen, seconds=PATIENCE
+        lambda: (seen := engine.observe(handle)).phase in (Phase.SUCCEEDED, Phase.FAILED) and seen, seconds=PATIENCE
     )
     assert seen.phase is Phase.SUCCEEDED, (seen, engine.log(handle, 0), engine.log(handle, 1))
     steps = [json.loads(line) for line in engine.log(handle, 0).splitlines() if line.startswith('{"step"')]
@@ -177,7 +177,7 @@ def test_a_second_job_of_the_same_name_ends_at_once(engine: OnSlurm) -> None:
     ready(engine, handle)
     second = engine.backend.driver.submit(engine.backend._submission(rendered))
     until(lambda: engine.backend.driver.job(second)[0].state == "FAILED", what="the second job ends")
-    assert engine.look(handle).phase is Phase.RUNNING
+    assert engine.observe(handle).phase is Phase.RUNNING
     assert len((engine.scratch / "starts").read_text().splitlines()) == 1
 
 
@@ -186,7 +186,7 @@ def test_orphaned_jobs_are_found_and_removed(engine: OnSlurm) -> None:
     ranks = ready(engine, handle)
     assert engine.backend.orphans([handle.name]) == []
     assert [one.name for one in engine.backend.orphans([])] == [handle.name]
-    engine.backend.forget(handle)
+    engine.backend.delete_attempt(handle)
     until(lambda: engine.backend.orphans([]) == [], what="no orphan is left")
     until(lambda: not any(alive(rank) for rank in ranks), what="its ranks ended")
 
@@ -213,11 +213,11 @@ def test_a_killed_controller_reports_nothing_and_costs_no_restart(engine: OnSlur
     slurm.save(job_id(engine, handle))
     slurm.kill("slurmctld")
     with pytest.raises(BackendError) as away:
-        engine.look(handle)
+        engine.observe(handle)
     assert (away.value.code, away.value.permanent) == ("SLURM_UNREACHABLE", False)
     slurm.begin_controller()
     until(slurm.answers, what="slurmctld is back")
-    seen = engine.look(handle)
+    seen = engine.observe(handle)
     assert (seen.phase, [rank.pid for rank in seen.ranks]) == (Phase.RUNNING, [rank.pid for rank in ranks])
 
 
@@ -230,15 +230,15 @@ def test_job_numbers_of_a_controller_that_lost_its_state_are_not_trusted(own: Sl
     lost = engine.submit(engine.job("wait", (1,)))
     ranks = ready(engine, lost)
     slurm.forget_everything()
-    assert engine.look(done).phase is Phase.SUCCEEDED
-    assert engine.look(done).left is False
-    seen = engine.look(lost)
+    assert engine.observe(done).phase is Phase.SUCCEEDED
+    assert engine.observe(done).left is False
+    seen = engine.observe(lost)
     assert (seen.phase, seen.cause.code) == (Phase.FAILED, "JOB_LOST")
     wanted = job_id(engine, lost)
     while (number := int(slurm.command("sbatch", "--parsable", "--hold", "--wrap=true"))) < wanted:
         pass
     assert number == wanted
-    assert engine.look(lost).cause.code == "JOB_LOST"
+    assert engine.observe(lost).cause.code == "JOB_LOST"
     engine.backend.cancel(lost, 0.0)
     engine.until_gone(lost)
     assert slurm.command("squeue", "--noheader", f"--jobs={number}"), "the stranger's job was left alone"
@@ -252,7 +252,7 @@ def test_a_dead_machine_ends_the_attempt_and_its_ranks(engine: OnSlurm, slurm: S
     slurm.configure(patience=3)
     slurm.command("scontrol", "reconfigure")
     slurm.kill("n2")
-    seen = until(lambda: (seen := engine.look(handle)).phase is Phase.FAILED and seen, seconds=PATIENCE)
+    seen = until(lambda: (seen := engine.observe(handle)).phase is Phase.FAILED and seen, seconds=PATIENCE)
     assert seen.cause.code == "NODE_LOST"
     assert seen.cause.params["node"] == "n[1-2]"
     slurm.configure()
@@ -318,7 +318,7 @@ def test_a_pending_job_shows_its_reason_and_can_be_cancelled(engine: OnSlurm, sl
     waits_for(engine, second, "JOB_HELD")
     engine.backend.cancel(second, 30.0)
     assert engine.until_gone(second).phase is Phase.ABSENT
-    assert engine.look(first).phase is Phase.RUNNING
+    assert engine.observe(first).phase is Phase.RUNNING
 
 
 @pytest.mark.parametrize("way", ["connection", "commands"])
@@ -348,7 +348,7 @@ def test_slurm_orders_by_priority_and_reports_position_and_start(
         usual = submit("ok", max_run=60.0)
 
         def placed(handle: Handle, place: int) -> Cause | None:
-            waits = engine.look(handle).waiting
+            waits = engine.observe(handle).waiting
             return waits if waits and waits.params.get("position") == place and "begins" in waits.params else None
 
         begins = [
@@ -358,14 +358,14 @@ def test_slurm_orders_by_priority_and_reports_position_and_start(
         moment = time.time()
         assert moment < begins[0] < begins[1] < moment + 3600
         for lang in messages.LANGUAGES:
-            assert "UTC" in messages.render_text("QUEUE_WAITING", lang, **engine.look(low).waiting.params)[0]
+            assert "UTC" in messages.render_text("QUEUE_WAITING", lang, **engine.observe(low).waiting.params)[0]
         engine.backend.cancel(usual, 30.0)  # as a pause does
         assert engine.until_gone(usual).phase is Phase.ABSENT
         until(lambda: placed(low, 1), what="the next one moved up")
         engine.backend.cancel(first, 0.0)
         assert engine.until(low, Phase.SUCCEEDED, Phase.FAILED).phase is Phase.SUCCEEDED
     finally:
-        slurm.settle()
+        slurm.restore()
         engine.close()
 
 

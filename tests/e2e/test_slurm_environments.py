@@ -34,7 +34,7 @@ def hosting(slurm: Slurm, tmp_path: Path, way: str) -> Iterator[environments.Slu
     yield environments.SlurmEnvironmentBackend(
         {"data_dir": str(tmp_path / "data"), "python": sys.executable, **connection}
     )
-    slurm.settle()
+    slurm.restore()
 
 
 def run(kept: Kept, *command: str, given: bytes = b"") -> tuple[int, bytes]:
@@ -82,14 +82,14 @@ def test_an_environment_runs_in_its_job(hosting: environments.SlurmEnvironmentBa
     with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
         hosting.dial(kept.handle)
     kept.start()
-    assert kept.seen().left is False, "what was stopped does not begin again"
+    assert kept.read_status().left is False, "what was stopped does not begin again"
 
     second = Kept(hosting, replace(spec, run=2, secret_env={})).start()
     second.until(EnvironmentPhase.RUNNING)
     assert run(second, "cat", "kept")[1].decode() == f"red hush {job}\n"
     assert not hosting.delete(name), "it runs"
-    slurm.command("scancel", str(second.seen().facts["engine"]["allocation"]))
-    lost = until(lambda: (now := second.seen()).left is False and now)
+    slurm.command("scancel", str(second.read_status().facts["engine"]["allocation"]))
+    lost = until(lambda: (now := second.read_status()).left is False and now)
     assert (lost.phase, lost.cause and lost.cause.code) == (EnvironmentPhase.ENDED, "JOB_CANCELLED")
     assert hosting.delete(name)
     assert not os.path.exists(folder.parents[1])
@@ -106,6 +106,8 @@ def test_a_pending_environment_shows_its_reason_and_never_starts_once_stopped(
     for other in others:
         other.until(EnvironmentPhase.RUNNING)
     kept = Kept(hosting, spec).start()
-    seen = until(lambda: (now := kept.seen()).waiting and now.waiting.params.get("evidence") == "Resources" and now)
+    seen = until(
+        lambda: (now := kept.read_status()).waiting and now.waiting.params.get("evidence") == "Resources" and now
+    )
     assert (seen.phase, seen.left, seen.waiting.code) == (EnvironmentPhase.STARTING, True, "QUEUE_WAITING")
     assert kept.stop().left is False

@@ -48,7 +48,7 @@ def slurm() -> Iterator[Slurm]:
 def engine(slurm: Slurm, tmp_path: Path) -> Iterator[InAllocations]:
     engine = InAllocations(slurm, tmp_path)
     yield engine
-    slurm.settle()
+    slurm.restore()
     engine.close()
 
 
@@ -65,7 +65,7 @@ def step_of(slurm: Slurm, handle: Handle, node_rank: int = 0) -> str:
 
 def ended(engine: OnSlurm, handle: Handle) -> Observation:
     def seen() -> Observation | None:
-        found = engine.look(handle)
+        found = engine.observe(handle)
         return found if found.phase is Phase.FAILED and found.left is False else None
 
     return until(seen, seconds=PATIENCE, what=f"{handle.name} has ended")
@@ -87,14 +87,14 @@ def keep(engine: OnSlurm, slurm: Slurm, name: str, run: int = 1) -> Kept:
 
 def node_of(kept: Kept, gpus: int = 2) -> Node:
     """As the platform has it."""
-    facts = kept.seen().facts
+    facts = kept.read_status().facts
     return Node(id=kept.spec.id, name=kept.spec.name, host=facts["host"], gpu_type="A100", gpu_count=gpus,
                 emulated=True, cpu_cores=16, engine=facts["engine"])  # fmt: skip
 
 
 def job_in(engine: OnSlurm, *nodes: Node, **changes: Any) -> JobSpec:
     job = replace(engine.job("", (1,)), nodes=nodes, master=nodes[0].id, entrypoint=Entrypoint("tells.py"), **changes)
-    job, problems = run_location.choose_run_locations(job, engine.backend.ways(job))
+    job, problems = run_location.choose_run_locations(job, engine.backend.find_run_locations(job))
     assert (problems, engine.backend.problems(job)) == ([], [])
     return job
 
@@ -108,7 +108,7 @@ def write(engine: OnSlurm, kept: Kept, name: str, text: str) -> None:
 def outside(slurm: Slurm, tmp_path: Path) -> Iterator[OnSlurm]:
     engine = OnSlurm(slurm, tmp_path)
     yield engine
-    slurm.settle()
+    slurm.restore()
     engine.close()
 
 
@@ -118,7 +118,7 @@ def test_a_full_machine_trains_inside_with_the_environments_resources(outside: O
     kept = keep(outside, slurm, "env-a")
     write(outside, kept, "tells.py", TELLS)
     job = job_in(outside, node_of(kept), run_in="environment")
-    allocation = kept.seen().facts["engine"]["allocation"]
+    allocation = kept.read_status().facts["engine"]["allocation"]
     handle = outside.submit(job)
     ready(outside, handle, "{")
     told = json.loads(outside.log(handle, 1))
@@ -130,7 +130,7 @@ def test_a_full_machine_trains_inside_with_the_environments_resources(outside: O
     assert slurm.command("squeue", "--noheader", "--format=%i").split() == [str(allocation)]
     outside.backend.cancel(handle, 5.0)
     outside.until_gone(handle)
-    assert kept.seen().phase is EnvironmentPhase.RUNNING
+    assert kept.read_status().phase is EnvironmentPhase.RUNNING
 
     second = outside.submit(replace(job, attempt=2))
     ranks = ready(outside, second, "{")
@@ -145,24 +145,27 @@ def test_a_full_machine_trains_inside_with_the_environments_resources(outside: O
     again = keep(outside, slurm, "env-a", run=2)
     outside.submit(replace(job, attempt=3))
     ready(outside, third, "{")
-    assert json.loads(outside.log(third, 0))["SLURM_JOB_ID"] == str(again.seen().facts["engine"]["allocation"])
+    assert json.loads(outside.log(third, 0))["SLURM_JOB_ID"] == str(again.read_status().facts["engine"]["allocation"])
 
 
 def test_run_locations_have_reasons(outside: OnSlurm, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
     node = replace(node_of(keep(outside, slurm, "env-b")), emulated=False)
     job = replace(outside.job("ok", (2,)), nodes=(node,), master=node.id)
-    chosen, problems = run_location.choose_run_locations(job, outside.backend.ways(job))
+    chosen, problems = run_location.choose_run_locations(job, outside.backend.find_run_locations(job))
     assert (chosen.nodes[0].way, problems) == (
         RunLocation(True, "BESIDE_GPUS_HELD", {"environment": "env-b", "gpus": 2, "there": 2, "free": 0, "host":
     node.host}), [] )  # fmt: skip
     beside = replace(job, run_in="beside")
-    assert [one.code for one in run_location.choose_run_locations(beside, outside.backend.ways(beside))[1]] == [
-        "BESIDE_GPUS_HELD"
-    ]
+    assert [
+        one.code for one in run_location.choose_run_locations(beside, outside.backend.find_run_locations(beside))[1]
+    ] == ["BESIDE_GPUS_HELD"]
     half = replace(job, nodes=(replace(node, gpu_count=1),))
-    assert run_location.choose_run_locations(half, outside.backend.ways(half))[0].nodes[0].way.code == "WAY_INSIDE_GPUS"
+    assert (
+        run_location.choose_run_locations(half, outside.backend.find_run_locations(half))[0].nodes[0].way.code
+        == "WAY_INSIDE_GPUS"
+    )
     monkeypatch.setattr("getpass.getuser", lambda: "somebody")
-    refused = run_location.choose_run_locations(job, outside.backend.ways(job))[1]
+    refused = run_location.choose_run_locations(job, outside.backend.find_run_locations(job))[1]
     assert [one.code for one in refused] == ["SLURM_ALLOCATION_USER", "BESIDE_GPUS_HELD"]
 
 
@@ -209,7 +212,7 @@ def test_environments_are_entered_through_envd_or_a_step(outside: OnSlurm, engin
     offered = engine.job("ok", (1,)).nodes[0]
     for node in (offered, node_of(keep(outside, slurm, "env-d"))):
         with outside.backend.enter(node) as session:
-            assert session.ask("survey")["user"] == os.getuid()
+            assert session.request("survey")["user"] == os.getuid()
     with pytest.raises(BackendError, match="INSIDE_NOT_HERE"):
         outside.backend.enter(Node(id="env-1", name="a place in the queue"))
 
@@ -255,7 +258,7 @@ def test_no_step_is_held_open_by_the_platform(engine: InAllocations, slurm: Slur
     platform.wait()
     slurm.save(engine.allocations["n1"])
     slurm.restart_controller()
-    seen = engine.look(handle)
+    seen = engine.observe(handle)
     assert (seen.phase, [rank.pid for rank in seen.ranks]) == (Phase.RUNNING, [rank.pid for rank in ranks])
     engine.backend.cancel(handle, 30.0)
     assert [rank.exit_code for rank in engine.until_gone(handle).ranks] == [143] * 3
@@ -273,7 +276,7 @@ def test_an_interrupted_submission_starts_the_missing_steps(engine: InAllocation
     ready(engine, handle)
     (engine.scratch / "data" / "runs" / handle.name / "node-1.begun").unlink()  # as if it had not been seen
     engine.backend.submit(rendered)
-    assert engine.look(handle).phase is Phase.RUNNING
+    assert engine.observe(handle).phase is Phase.RUNNING
     assert len((engine.scratch / "starts").read_text().splitlines()) == 2
 
 
@@ -282,7 +285,7 @@ def test_orphaned_steps_are_found_and_removed(engine: InAllocations, slurm: Slur
     ranks = ready(engine, handle)
     assert engine.backend.orphans([handle.name]) == []
     assert [one.name for one in engine.backend.orphans([])] == [handle.name]
-    engine.backend.forget(handle)
+    engine.backend.delete_attempt(handle)
     until(lambda: engine.backend.orphans([]) == [], what="no orphan is left")
     until(lambda: not any(alive(rank.pid) for rank in ranks), what="its ranks ended")
     assert str(engine.allocations["n1"]) in slurm.command("squeue", "--noheader", "--format=%i").split()
@@ -362,7 +365,7 @@ def test_a_dead_machine_ends_the_attempt(engine: InAllocations, slurm: Slurm) ->
     slurm.configure(patience=3)
     slurm.command("scontrol", "reconfigure")
     slurm.kill("n2")
-    seen = until(lambda: (seen := engine.look(handle)).phase is Phase.FAILED and seen, seconds=PATIENCE)
+    seen = until(lambda: (seen := engine.observe(handle)).phase is Phase.FAILED and seen, seconds=PATIENCE)
     assert (seen.cause.code, seen.cause.params["node"]) == ("NODE_LOST", "node-1")
     slurm.configure()
     slurm.command("scontrol", "reconfigure")
@@ -414,7 +417,7 @@ def test_allocations_offered_by_users_are_environments_while_they_run(slurm: Slu
         assert next(following) == []
     finally:
         stop.set()
-        slurm.settle()
+        slurm.restore()
 
 
 def test_allocations_are_discovered_only_if_configured(slurm: Slurm) -> None:
@@ -422,7 +425,7 @@ def test_allocations_are_discovered_only_if_configured(slurm: Slurm) -> None:
     try:
         assert next(discover.follow(slurm.connection, threading.Event())) == []
     finally:
-        slurm.settle()
+        slurm.restore()
 
 
 # The whole platform -------------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ class Training:
 
     def until_checkpoint(self, step: int) -> None:
         def saved() -> bool:
-            assert self.engine.look(self.handle).phase not in (Phase.SUCCEEDED, Phase.FAILED), self.text()
+            assert self.engine.observe(self.handle).phase not in (Phase.SUCCEEDED, Phase.FAILED), self.text()
             return any(event["step"] >= step for event in self.events("checkpoint"))
 
         until(saved, what=f"the checkpoint of step {step}")
@@ -161,7 +161,7 @@ def test_a_checkpoint_of_three_ranks_resumes_with_two_and_then_one(
 def test_after_a_kill_it_resumes_bitwise_from_the_newest_complete_checkpoint(uneven: Training, tmp_path: Path) -> None:
     killed = Training(tmp_path, 1, 2, totalSteps=10**6, stepDelay=0.1)
     killed.until_checkpoint(6)
-    victim = killed.engine.look(killed.handle).ranks[2].pid
+    victim = killed.engine.observe(killed.handle).ranks[2].pid
     assert victim
     os.kill(victim, signal.SIGKILL)
     killed.engine.until(killed.handle, Phase.FAILED)

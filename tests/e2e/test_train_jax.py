@@ -59,14 +59,14 @@ class Job:
 
     def until(self, *phases: Phase) -> Observation:
         def reached() -> Observation | None:
-            seen = self.engine.look(self.handle)
+            seen = self.engine.observe(self.handle)
             return seen if seen.phase in phases else None
 
         return until(reached, seconds=PATIENCE, what=f"{phases}: {self.text()}")
 
     def succeed(self) -> "Job":
         self.until(Phase.SUCCEEDED, Phase.FAILED)
-        assert self.engine.look(self.handle).phase is Phase.SUCCEEDED, self.text()
+        assert self.engine.observe(self.handle).phase is Phase.SUCCEEDED, self.text()
         return self
 
     def text(self, rank: int = 0) -> str:
@@ -237,7 +237,7 @@ def test_after_kill_9_of_a_rank_a_resumed_attempt_is_bitwise_equal(
 ) -> None:
     job = Job(engine, data, tmp_path, (1, 2), hyperparameters={**HALVES, "stepDelay": 2.0}, env=QUICK)
     until(lambda: events(job.text(), "checkpoint"), seconds=PATIENCE, what="a checkpoint")
-    [victim] = [seen for seen in engine.look(job.handle).ranks if seen.rank == 2]
+    [victim] = [seen for seen in engine.observe(job.handle).ranks if seen.rank == 2]
     assert victim.pid
     os.kill(victim.pid, signal.SIGKILL)
     assert job.until(Phase.SUCCEEDED, Phase.FAILED).phase is Phase.FAILED

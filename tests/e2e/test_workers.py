@@ -123,7 +123,7 @@ class Hosts:
         assert answer.status_code == 201, answer.text
         return answer.json()["data"]["id"]
 
-    def begin(self, group: str, action: str = "start") -> str:
+    def start_group(self, group: str, action: str = "start") -> str:
         answer = self.platform.api.post(f"/worker-groups/{group}/{action}")
         assert answer.status_code == 200, answer.text
         return answer.json()["data"]["task"]["id"]
@@ -161,7 +161,7 @@ def test_a_group_trains_as_in_the_document(platform: Running, lab: Hosts) -> Non
     lab.start("gn7", "0,1")
     lab.start("gn6", "0,1")
     group = lab.group("pretrain", "gn7-0", "gn7-1", "gn6-0", "gn6-1", masterAddress="gn6", script="yours.py")
-    four = lab.begin(group)
+    four = lab.start_group(group)
     platform.until_state(four, "succeeded", seconds=240)
     for rank, local in enumerate([0, 1, 0, 1]):
         line = f"[Rank {rank}] World Size: 4, Local Rank: {local}, Master Addr: 127.0.0.1"
@@ -185,7 +185,7 @@ def test_a_group_trains_as_in_the_document(platform: Running, lab: Hosts) -> Non
 
         until(warned, seconds=60, what="the agent has said who listens on the port")
         assert [str(busy["port"]) in one and holder in one for one in warned()] == [True]
-        two = lab.begin(group)
+        two = lab.start_group(group)
         done = platform.until_state(two, "succeeded", seconds=240)
     assert len(done["attempts"]) == 1
     (said,) = (event["params"] for event in platform.items(two, "events") if event["code"] == "MASTER_PORT_BUSY")
@@ -195,7 +195,7 @@ def test_a_group_trains_as_in_the_document(platform: Running, lab: Hosts) -> Non
     assert '{"event": "finished", "step": 64}' in platform.log(two, 0)
 
     platform.api.patch(f"/worker-groups/{group}", json={"script": "examples/test_launch.py"})
-    tried = lab.begin(group)
+    tried = lab.start_group(group)
     platform.until_state(tried, "succeeded", seconds=240)
     assert '"wrong": []}' in platform.log(tried, 0)
     for task in (two, tried):
@@ -207,7 +207,7 @@ def test_a_platform_restart_loses_and_duplicates_nothing(platform: Running, lab:
     lab.start("gn8")
     lab.start("gn9")
     end = lab.workspace / "end"
-    task = lab.begin(lab.group("steady", "gn8-0", "gn9-0", masterAddress="gn8", args=[str(end)]))
+    task = lab.start_group(lab.group("steady", "gn8-0", "gn9-0", masterAddress="gn8", args=[str(end)]))
     until(lambda: "line 5" in platform.log(task, 1), seconds=180, what="both ranks print")
     before = platform.log(task, 1)
     platform.kill_everything()
@@ -228,7 +228,7 @@ def test_a_lost_host_ends_the_attempt_and_the_next_one_waits_for_it(platform: Ru
     lab.start("gn11")
     end = lab.workspace / "end"
     group = lab.group("fragile", "gn10-0", "gn11-0", masterAddress="gn10", args=[str(end)])
-    task = lab.begin(group)
+    task = lab.start_group(group)
     until(lambda: "line 5" in platform.log(task, 1), seconds=180, what="both ranks print")
     lab.kill("gn11")
 

@@ -99,7 +99,7 @@ class FakeApi:
         with self._lock:
             self._answers[method, path] = deque(answers)
 
-    def seen(self, method: str, path: str) -> list[Request]:
+    def list_requests(self, method: str, path: str) -> list[Request]:
         with self._lock:
             return [request for request in self.requests if (request.method, request.path) == (method, path)]
 

@@ -28,13 +28,13 @@ API = "/api/v1"
 
 @dataclass
 class FakeChannels:
-    """`paths`: where a channel is. `doors`: declared ports by name. `asked`: every request so far."""
+    """`paths`: where a channel is. `doors`: declared ports by name. `requests`: every request so far."""
 
     url: str
     paths: set[str]
     doors: dict[str, int] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
     handshakes: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     failing: list[int] = field(default_factory=list)
     """Statuses that the next handshakes get."""
@@ -61,7 +61,7 @@ class FakeChannels:
     async def serve(self, socket: ServerConnection) -> None:
         with suppress(ConnectionClosed):
             request = json.loads(await socket.recv())
-            self.asked.append(request)
+            self.requests.append(request)
             await asyncio.get_running_loop().run_in_executor(None, self.may_open.wait)
             if self.refusal:
                 await socket.send(json.dumps({"ok": False, **self.refusal}))

@@ -116,7 +116,7 @@ class Machine(EnvironmentBackend):
         if self.away:
             raise self.away
 
-    def end(self, environment: str, cause: Cause | None = None) -> None:
+    def end_run(self, environment: str, cause: Cause | None = None) -> None:
         """Its newest run is over by itself."""
         self.newest(environment).phase = EnvironmentPhase.ENDED
         self.newest(environment).cause = cause

@@ -160,7 +160,7 @@ def test_a_queue_holds_a_job_back_with_a_reason_until_it_admits_it(kubernetes, c
         return found[0] if found else ("", "")
 
     until(lambda: reserved() == ("False", "LocalQueue team doesn't exist"))
-    kubernetes.hold("t", "insufficient unused quota for nvidia.com/gpu in flavor default-flavor, 8 more needed")
+    kubernetes.deny_quota("t", "insufficient unused quota for nvidia.com/gpu in flavor default-flavor, 8 more needed")
     kubernetes.add_queue("team")
     until(lambda: "8 more needed" in reserved()[1])
     assert clients.batch.read_namespaced_job("t", NS).spec.suspend
@@ -175,7 +175,7 @@ def test_a_queue_holds_a_whole_jobset_back(kubernetes, clients):
     kubernetes.add_node("a")
     kubernetes.add_queue("team")
     kubernetes.script("*", Sleeps())
-    kubernetes.hold("t")
+    kubernetes.deny_quota("t")
     make(clients, jobset("t", "node-0", "node-1", labels={"kueue.x-k8s.io/queue-name": "team"}))
     until_true(kubernetes, "jobsets", "t", "Suspended")
     assert not kubernetes.pods()

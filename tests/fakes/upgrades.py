@@ -51,7 +51,7 @@ class Talk:
         self._talk.send_binary(data)
         self._flush()
 
-    def say(self, channel: int, data: bytes) -> None:
+    def send_message(self, channel: int, data: bytes) -> None:
         """As Kubernetes marks messages: by their first byte."""
         self.send(bytes([channel]) + data)
 
@@ -69,7 +69,7 @@ class Talk:
         if not data:
             raise ConnectionError("gone")
 
-    def heard(self) -> Iterator[tuple[int, bytes]]:
+    def receive(self) -> Iterator[tuple[int, bytes]]:
         """What has come, by channel."""
         for message in self.messages():
             if message:

@@ -91,7 +91,7 @@ class MemoryStore:
                 one.stop = {"name": name, "graceSeconds": grace_seconds, "killAt": kill_at}
                 self._raise(one.orders)
 
-    def forget(self, name: str) -> None:
+    def delete_attempt(self, name: str) -> None:
         with self.changed:
             if one := self.ordered.pop(name, None):
                 had = [worker for worker in one.orders if self.known[worker].order == name]
@@ -144,7 +144,7 @@ class MemoryStore:
             self.taken.add(worker)
             self._raise([worker])
 
-    def give_back(self, worker: str) -> None:
+    def release_worker(self, worker: str) -> None:
         with self.changed:
             self.taken.discard(worker)
 
@@ -160,7 +160,7 @@ class MemoryStore:
                 one.reports[said["id"]] = replace(
                     one.reports[said["id"]], state=process["state"], pid=process["pid"], left=process["left"],
                     exit_code=process["exitCode"], ended_at=process["endedAt"],
-                    asked=process["asked"], still_since=process["stillSince"], cause=process["cause"] or {},
+                    stop_requested=process["asked"], still_since=process["stillSince"], cause=process["cause"] or {},
                     error=process.get("error"), stalled=process.get("stalled"), kill=process.get("kill"),
                     doing=process["doing"],
                 )  # fmt: skip

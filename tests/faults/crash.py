@@ -205,7 +205,7 @@ def clear() -> None:
     backend = get_backend(Cluster.objects.get())
     while found := backend.orphans(()):
         for handle in found:
-            backend.forget(handle)
+            backend.delete_attempt(handle)
         time.sleep(0.05)
 
 

@@ -85,7 +85,7 @@ def _steps(backend: KubernetesBackend, task_id: str, attempt: int, until: Phase)
         return backend.observe([handle])[handle.name].left is False
 
     def forget() -> bool:
-        backend.forget(handle)
+        backend.delete_attempt(handle)
         return True
 
     return [submit, wait, cancel, forget]

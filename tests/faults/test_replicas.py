@@ -89,7 +89,7 @@ def test_a_killed_or_stalled_watcher_is_replaced_and_nothing_stored_twice(
     record_property("taken over after kill -9", round(until_more_is_read(database, task_id), 1))
     heir = holder(platform, database, task_id)
     assert heir != killed
-    platform.begin(killed)
+    platform.start_process(killed)
     until_two_watch(database)
     held = holder(platform, database, task_id)
     with stopped(platform, held):
@@ -115,7 +115,7 @@ def test_the_other_web_worker_and_beat_continue_alone(platform: Replicas, databa
         platform.port, platform.other_port = platform.other_port, platform.port
         platform.api, platform.other_api = platform.other_api, platform.api
         for name in ("web", "worker", "beat-2"):
-            platform.begin(name)
+            platform.start_process(name)
     until(lambda: not platform.faults(platform.port), what="web is back")
 
 

@@ -145,12 +145,12 @@ def replace(platform: Replicas, people: People, name: str) -> None:
     old = platform.children[name]
     if name.startswith("web"):
         port = free_port()
-        platform.begin(name, port)
+        platform.start_process(name, port)
         until(lambda: not platform.faults(port), seconds=120, what=f"the new {name} serves")
         people.balancer.ports = list(platform.moved(name, port))
         time.sleep(1)  # as the chart's pods wait before they end: what is under way is answered
     else:
-        platform.begin(name)
+        platform.start_process(name)
     old.send_signal(signal.SIGTERM)
     try:
         old.wait(GRACE_S)

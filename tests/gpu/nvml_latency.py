@@ -41,11 +41,11 @@ class Timed:
 def main() -> None:
     library, began = Timed(), time.perf_counter()
     gpus = NvmlReader(None, CounterRates(), library)
-    told: dict[str, Any] = {"begin": time.perf_counter() - began, "found": gpus.look(time.monotonic())}
+    told: dict[str, Any] = {"begin": time.perf_counter() - began, "found": gpus.read_gpus(time.monotonic())}
     library.took.clear()
     began, processor = time.perf_counter(), time.process_time()
     for _ in range(SAMPLES):
-        gpus.look(time.monotonic())
+        gpus.read_gpus(time.monotonic())
     told["sample"] = (time.perf_counter() - began) / SAMPLES
     told["processor"] = (time.process_time() - processor) / SAMPLES
     told["asked"] = {name: sum(each) / SAMPLES for name, each in library.took.items()}

@@ -24,13 +24,13 @@ def test_a_stream_paused_and_resumed_buffers_no_more_than_before() -> None:
     async def within() -> int:
         source, ours = socket.socketpair()
         source.setblocking(False)
-        stream = await EnvdStream.over(ours)
+        stream = await EnvdStream.from_socket(ours)
         assert await give(source) < FAR_MORE, "its reader is slow"
         _pieces, taken = stream.take_over()
         with taken, contextlib.suppress(BlockingIOError):
             while taken.recv(1 << 20):
                 pass
-        stream.give_back()
+        stream.resume_reading()
         given = await give(source)
         stream.close()
         source.close()

@@ -36,7 +36,7 @@ def hosting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnvironmentBac
     found.start(found.render(EnvironmentSpec(ENVIRONMENT, "notebook", "project-one", 1)))
     yield found
     for run in environment_runs.list_living_runs(data):
-        until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
+        until(lambda run=run: (run.request_end(0.0), not run.read_state().left and not run.strays())[1])
 
 
 def test_a_notebook_is_opened_and_a_cell_run_through_the_proxy(

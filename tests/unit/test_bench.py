@@ -39,8 +39,8 @@ def test_a_section_without_its_servers_is_skipped_with_the_reason(
 def test_a_target_compares_the_value_or_the_ratio() -> None:
     assert Figure("f", 2.0, "s", target=FigureTarget(2)).met
     assert not Figure("f", 2.1, "s", target=FigureTarget(2)).met
-    assert Figure("f", 2.0, "s", 10.0, "by hand", FigureTarget(0.2, of="ratio")).met
-    assert not Figure("f", 2.0, "s", 9.0, "by hand", FigureTarget(0.2, of="ratio")).met
+    assert Figure("f", 2.0, "s", 10.0, "by hand", FigureTarget(0.2, applies_to="ratio")).met
+    assert not Figure("f", 2.0, "s", 9.0, "by hand", FigureTarget(0.2, applies_to="ratio")).met
     assert Figure("f", 60, "/s", target=FigureTarget(60, "at least")).met
     assert not Figure("f", 59, "/s", target=FigureTarget(60, "at least")).met
     assert Figure("f", 1.0, "s").met is None

@@ -77,3 +77,19 @@ def test_each_former_name_leads_to_an_existing_one() -> None:
 def test_no_other_name_is_found(name: str) -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(launch.PREFIX + name)
+
+
+def test_a_plug_in_with_former_methods_of_a_backend_goes_on() -> None:
+    """Methods that the guide named before the release after 0.1.0 are called under their present names."""
+    with pytest.warns(FutureWarning, match="forget is delete_attempt now"):
+
+        class Spool(Backend):
+            here = True
+
+            def forget(self, handle: Any) -> None:
+                handle.append("deleted")
+
+    deleted: list[str] = []
+    assert Spool.is_local
+    Spool.delete_attempt(None, deleted)  # type: ignore[arg-type]
+    assert deleted == ["deleted"]

@@ -39,7 +39,7 @@ class CircuitBreaker:
         if self._away:
             raise DatabaseUnavailableError(self._away)
 
-    def look(self, connect: Callable[[], Any]) -> None:
+    def try_connection(self, connect: Callable[[], Any]) -> None:
         """Open a connection by `connect` and close it. If that fails, raise DatabaseUnavailableError, from then on also
         in `check`. Of several threads one connects, and the others get its result."""
         with self._guard:
@@ -81,7 +81,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
             try:
                 return super().get_new_connection(conn_params)
             except PoolTimeout:
-                BREAKER.look(
+                BREAKER.try_connection(
                     lambda: self.Database.connect(**{**conn_params, "connect_timeout": CONNECT_TIMEOUT_SECONDS})
                 )
                 if time.monotonic() > deadline:

@@ -111,8 +111,8 @@ def run_installation(row: Installation) -> bool:
     output = InstallationOutput(claim)
 
     def run(entered: InsideSession) -> dict[str, Any]:
-        entered.came = output.take
-        code = entered.ask("install", packages=row.packages, python=row.python).get("exit")
+        entered.came = output.add_message
+        code = entered.request("install", packages=row.packages, python=row.python).get("exit")
         return {"exit": code if isinstance(code, int) and -1000 < code < 1000 else 1}
 
     with claim.kept():
@@ -138,7 +138,7 @@ class InstallationOutput:
         self._claim, self._written = claim, 0.0
         self.text = ""
 
-    def take(self, message: dict[str, Any], _: bytes) -> None:
+    def add_message(self, message: dict[str, Any], _: bytes) -> None:
         said = message.get("output")
         if message.get("of") != "install" or not isinstance(said, str) or not said:
             return

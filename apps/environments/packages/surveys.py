@@ -37,11 +37,11 @@ MAX_PER_SWEEP = 20
 
 @dataclass(frozen=True, slots=True)
 class PackageSurvey:
-    """What is known of an environment. `found`: None if nothing is; `error`: why the last survey failed; `looking`: a
+    """What is known of an environment. `result`: None if nothing is; `error`: why the last survey failed; `looking`: a
     survey is under way."""
 
     environment: DevEnvironment
-    found: packages.InstalledPackages | None = None
+    result: packages.InstalledPackages | None = None
     error: dict[str, Any] | None = None
     looked_at: datetime | None = None
     looking: bool = False
@@ -156,7 +156,7 @@ def run_survey(row: Look) -> bool:
     """Run a survey. Returns False if another thread has it. Load the row with its environment's cluster and zone."""
 
     def look(entered: InsideSession) -> dict[str, Any]:
-        said = entered.ask("survey", parts=["packages"], python=row.python, imports=row.wanted)
+        said = entered.request("survey", parts=["packages"], python=row.python, imports=row.wanted)
         return {"found": packages.parse_packages(said.get("packages")).to_json()}
 
     claim = claims.claim_row(row, CLAIM_SPAN)

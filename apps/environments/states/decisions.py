@@ -25,13 +25,13 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFacts:
-    """State in the database. `asked`: why it is desired. `sent`: the engine was told of the run. `outcome`: how the run
-    ended, if known. `restart`: a user asked for another run. `retries`: how many more retries there may be. `rested`:
-    the back-off is over. `overdue`: the state's deadline has passed. `on_demand`: as the engine has it."""
+    """State in the database. `desired_cause`: why it is desired. `sent`: the engine was told of the run. `outcome`: how
+    the run ended, if known. `restart`: a user asked for another run. `retries`: how many more retries there may be.
+    `rested`: the back-off is over. `overdue`: the state's deadline has passed. `on_demand`: as the engine has it."""
 
     state: EnvironmentState
-    wanted: DesiredState = DesiredState.RUNNING
-    asked: Cause = field(default_factory=lambda: CAUSES[EnvironmentReason.STOPPED])
+    desired_state: DesiredState = DesiredState.RUNNING
+    desired_cause: Cause = field(default_factory=lambda: CAUSES[EnvironmentReason.STOPPED])
     sent: bool = False
     outcome: Cause | None = None
     restart: bool = False
@@ -76,11 +76,11 @@ def decide_act(facts: EnvironmentFacts, status: EnvironmentStatus | None) -> Env
 
 
 def _decide_without_run(facts: EnvironmentFacts) -> EnvironmentDecision:
-    if facts.wanted is DesiredState.DELETED:
-        return EnvironmentDecision(Act.MOVE, EnvironmentState.DELETED, facts.asked)
-    if facts.wanted is DesiredState.STOPPED:
+    if facts.desired_state is DesiredState.DELETED:
+        return EnvironmentDecision(Act.MOVE, EnvironmentState.DELETED, facts.desired_cause)
+    if facts.desired_state is DesiredState.STOPPED:
         return (
-            EnvironmentDecision(Act.MOVE, EnvironmentState.STOPPED, facts.asked)
+            EnvironmentDecision(Act.MOVE, EnvironmentState.STOPPED, facts.desired_cause)
             if facts.state is EnvironmentState.CREATING
             else EnvironmentDecision(Act.REST)
         )
@@ -104,10 +104,10 @@ def _decide_starting(facts: EnvironmentFacts, status: EnvironmentStatus) -> Envi
 
 def _find_end_cause(facts: EnvironmentFacts, status: EnvironmentStatus) -> Cause | None:
     """Return why the run has ended, or None."""
-    if facts.wanted is not DesiredState.RUNNING:
-        return facts.asked
+    if facts.desired_state is not DesiredState.RUNNING:
+        return facts.desired_cause
     if facts.restart:
-        return facts.asked
+        return facts.desired_cause
     if status.phase is EnvironmentPhase.ENDED:
         return status.cause or CAUSES[EnvironmentReason.ENDED]
     if facts.state is EnvironmentState.RUNNING:
@@ -127,6 +127,6 @@ def _decide_ending(facts: EnvironmentFacts, outcome: Cause, status: EnvironmentS
         return EnvironmentDecision(Act.STOP, cause=late)
     if outcome.asked:
         return EnvironmentDecision(Act.CLOSE, EnvironmentState.STOPPED, outcome)
-    if facts.wanted is DesiredState.RUNNING and outcome.retry and facts.retries > 0:
+    if facts.desired_state is DesiredState.RUNNING and outcome.retry and facts.retries > 0:
         return EnvironmentDecision(Act.CLOSE, EnvironmentState.STOPPED, outcome)
     return EnvironmentDecision(Act.CLOSE, EnvironmentState.FAILED, outcome)

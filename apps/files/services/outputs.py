@@ -44,7 +44,7 @@ def get_job_locations(project: str) -> dict[str, Any]:
     """Return where a job finds its project's files, as fields of `JobSpec`."""
     if not project:
         return {}
-    return {"files_url" if get_store().remote else "files_dir": get_store().place(project)}
+    return {"files_url" if get_store().remote else "files_dir": get_store().get_location(project)}
 
 
 def open_tree(task: str, max_names: float = math.inf) -> SafeTree:
@@ -59,7 +59,7 @@ def create_outputs(task: str, project: str) -> None:
     Outputs.objects.bulk_create([row], ignore_conflicts=True)
     if not get_store().remote:
         try:
-            Path(get_store().place(project)).mkdir(parents=True, exist_ok=True)
+            Path(get_store().get_location(project)).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             log.warning("cannot make the folder of %s: %s", project, error)
 

@@ -51,7 +51,7 @@ class SenderProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.end()
+            self.kill()
         finally:
             _slots.release()
 
@@ -65,10 +65,10 @@ class SenderProcess:
         try:
             answer = self._ask(json.dumps(told).encode() + b"\n", deadline)
         except TimeoutError:
-            self.end()
+            self.kill()
             raise DeliveryError("CHANNEL_TIMED_OUT", seconds=int(seconds)) from None
         except (OSError, ValueError):
-            raise DeliveryError("CHANNEL_SENDER_ENDED", status=str(self.end())) from None
+            raise DeliveryError("CHANNEL_SENDER_ENDED", status=str(self.kill())) from None
         if "code" in answer:
             raise DeliveryError(answer["code"], answer=answer["answer"], lasting=answer["lasting"], **answer["params"])
         return str(answer["answer"])
@@ -105,7 +105,7 @@ class SenderProcess:
                 start_new_session=True,
             )
 
-    def end(self) -> int | None:
+    def kill(self) -> int | None:
         """Kill the process and return its exit status; None if there is none, or it has not ended within a second."""
         if self._connection is not None:
             self._connection.close()

@@ -13,7 +13,7 @@ class OverviewView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """Return the state of machines, queue, failures and goodput: of everything for administrators, else of your
         projects and the environments that you may use."""
-        return summary.build_overview(Scope.of(request.user, query), now())
+        return summary.build_overview(Scope.from_query(request.user, query), now())
 
 
 class AttentionView(APIView):
@@ -21,4 +21,4 @@ class AttentionView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """List what needs somebody's attention now, counted by kind, most severe first, each with the page on which to
         act."""
-        return pages.list_alerts(Scope.of(request.user, query), query, now())
+        return pages.list_alerts(Scope.from_query(request.user, query), query, now())

@@ -25,13 +25,13 @@ class AlertContext(NamedTuple):
 
 
 class AlertKind(NamedTuple):
-    """A kind of alerts. `find`: all rows, in a stable order; `shown`: the alert of one row. `operators`: only operators
-    and administrators get it. `owned`: of tasks, which have an owner."""
+    """A kind of alerts. `find`: all rows, in a stable order; `serialize`: the alert of one row. `operators`: only
+    operators and administrators get it. `owned`: of tasks, which have an owner."""
 
     name: str
     level: CheckLevel
     find: Callable[[AlertContext], Rows]
-    shown: Callable[[Any], dict[str, Any]]
+    serialize: Callable[[Any], dict[str, Any]]
     operators: bool = False
     owned: bool = False
 

@@ -35,7 +35,7 @@ def list_alerts(scope: Scope, query: Mapping[str, Any], moment: datetime) -> dic
     skip, items = (number - 1) * size, list[dict[str, Any]]()
     for kind, rows in wanted:
         part = rows[skip : skip + size - len(items)] if skip < counts[kind.name] and len(items) < size else ()
-        items += [{"kind": kind.name, "level": LEVEL_NAMES[kind.level], **kind.shown(row)} for row in part]
+        items += [{"kind": kind.name, "level": LEVEL_NAMES[kind.level], **kind.serialize(row)} for row in part]
         skip = max(skip - counts[kind.name], 0)
     return {
         "kinds": [

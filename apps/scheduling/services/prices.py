@@ -34,7 +34,7 @@ def serialize_prices() -> dict[str, Any]:
             "perGpuHour": float(price),
             "since": since,
         }
-        for (gpu_type, zone), since, price in pricing.read_prices().listed(now())
+        for (gpu_type, zone), since, price in pricing.read_prices().list_prices(now())
     ]
     return {"currency": settings.CURRENCY, "prices": items}
 
@@ -57,7 +57,7 @@ def set_price(user: User, gpu_type: str, zone: str, price: Decimal | None) -> No
 
 def _store_changes(user: User, after: Callable[[Mapping[PriceKey, Decimal]], Mapping[PriceKey, Decimal]]) -> None:
     moment = now()
-    before = {key: price for key, _, price in pricing.read_prices().listed(moment)}
+    before = {key: price for key, _, price in pricing.read_prices().list_prices(moment)}
     asked = after(before)
     changed = {key: asked.get(key) for key in {*before, *asked} if before.get(key) != asked.get(key)}
     Price.objects.bulk_create(

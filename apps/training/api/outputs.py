@@ -119,7 +119,7 @@ class TaskCheckpointContentView(APIView):
         """Return a checkpoint by its `path` in the list: a file as it is, a folder as a tar."""
         tree, path = locate_checkpoint(actions.find_task(request.user, task_id), query["path"])
         try:
-            folder = tree.look(path).folder
+            folder = tree.get_entry(path).folder
         except OSError as error:
             raise ApiError(404, "CHECKPOINT_NOT_FOUND", "path", path=query["path"]) from error
         if folder:
@@ -133,7 +133,7 @@ def _serve_file(request: Request, tree: SafeTree, path: str) -> Data:
     """Return the file as a response. Its tag is its modification time and size: a file that is still written has no
     hash."""
     try:
-        entry = tree.look(path)
+        entry = tree.get_entry(path)
         if entry.folder:
             raise ApiError(409, "FILE_IS_FOLDER", "path", path=path)
         file = tree.open(path)

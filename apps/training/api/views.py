@@ -243,7 +243,7 @@ class TaskLogDownloadView(APIView):
             pieces = reader.everything()
         else:
             rank = pages.parse_rank(task, query["rank"])
-            pieces, name = reader.whole(rank), f"{name}-rank{rank}"
+            pieces, name = reader.iterate_log(rank), f"{name}-rank{rank}"
         response = StreamingHttpResponse(
             _iterate_in_thread(_read_first_piece(pieces)), content_type="text/plain; charset=utf-8"
         )

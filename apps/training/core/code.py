@@ -135,7 +135,7 @@ def describe_sent_code(job: JobSpec) -> SentCode | None:
     if job.code is None or not job.code.snapshot:
         return None
     with suppress(OSError):
-        return SentCode.of(job.code.snapshot, store.list_files(job.code.snapshot), store.read_blob)
+        return SentCode.from_snapshot(job.code.snapshot, store.list_files(job.code.snapshot), store.read_blob)
     return None
 
 

@@ -64,7 +64,7 @@ def filter_engine_scheduled(clusters: Collection[str]) -> QuerySet[Task]:
 def resolve_run_locations(cluster: Cluster, job: JobSpec) -> tuple[JobSpec, list[Problem]]:
     """Return the job with the run location (inside or beside the environment) of each node, and the problems of nodes
     for which no location is possible."""
-    return run_location.choose_run_locations(job, get_backend(cluster).ways(job))
+    return run_location.choose_run_locations(job, get_backend(cluster).find_run_locations(job))
 
 
 def find_declared_cause(cluster: Cluster, code: str) -> Cause | None:

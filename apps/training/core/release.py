@@ -207,7 +207,7 @@ def build_usage_rows(task: Task, intervals: Iterable[HoldInterval]) -> list[Usag
                     gpus=environment.gpu_count,
                     since=begins,
                     until=ends,
-                    per_gpu_hour=known.of(environment.gpu_type, environment.zone_id, begins),
+                    per_gpu_hour=known.find_price(environment.gpu_type, environment.zone_id, begins),
                     waited=waits.before(stretch.since) if begins == stretch.since else 0.0,
                     **ledger.parts_to_dict(shares[begins, ends]),
                 )

@@ -136,8 +136,8 @@ def _build_resumed(run: Task, attempt: Attempt) -> ResumedAttempt:
     said = event.params.get("step") if event else None
     found = ResumedAttempt(
         began_at=attempt.running_at.timestamp() if attempt.running_at else None,
-        said=said if isinstance(said, int) and not isinstance(said, bool) and said >= 0 else None,
-        told=attempt.resume_from,
+        reported_step=said if isinstance(said, int) and not isinstance(said, bool) and said >= 0 else None,
+        resume_from=attempt.resume_from,
         **_summarize_steps(run, attempt.number),
     )
     beyond = run.metrics.filter(attempt=attempt.number, rank=0, step__gt=found.step or 0).order_by("at").first()

@@ -53,7 +53,7 @@ def find_first_error(task: Task, query: dict[str, Any]) -> dict[str, Any]:
         if found:
             errors.append(found)
     first = _choose_first(errors, blamed)
-    shown = {"rank": first.rank, **first.shown()} if first else None
+    shown = {"rank": first.rank, **first.serialize()} if first else None
     return {"attempt": attempt, "found": shown, "complete": complete, "windowBytes": window, "ranksUnread": unread}
 
 
@@ -112,7 +112,7 @@ def _search_piece(reader: LogPageReader, rank: int, begin: int, data: bytes, sta
         text = shown[:MAX_LINE_BYTES].decode(errors="replace")
         if (said := levels.parse_level(text, reader.clock)).level == "error":
             offset = begin + line + state
-            level, at = reader.above(rank, offset).take(offset, text)
+            level, at = reader.above(rank, offset).classify_line(offset, text)
             return ErrorLine(PrintedLine(rank, offset, text, level, at), said.at)
     return None
 

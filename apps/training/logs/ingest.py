@@ -129,7 +129,7 @@ class LogReader:
     def hear(self, pulses: Mapping[int, RankProgress]) -> None:
         """Take the ranks' progress reports: what their probes count is more exact than a point without a step."""
         counts = [pulse.step for pulse in pulses.values() if pulse.step is not None]
-        self.trainer = TrainerPosition.of(pulses[rank].trainer for rank in sorted(pulses)) or self.trainer
+        self.trainer = TrainerPosition.from_reports(pulses[rank].trainer for rank in sorted(pulses)) or self.trainer
         if counts and not any(pulse.trainer for pulse in pulses.values()):
             self._held_since = -math.inf  # lines of another program: no report will come
         if not counts or self.has_printed_step:
@@ -162,7 +162,7 @@ class LogReader:
                 news.grown.add(rank)
             elif not (last or tail.held):
                 continue
-            text = tail.take(chunk.data, last=last)
+            text = tail.split_lines(chunk.data, last=last)
             rows = found.add(tail, text if to_the_end else self._without_held(tail, text))
             news.more |= not (chunk.end or tail.held)
             if rows or tail.position - tail.stored > MAX_UNSTORED_BYTES or (last and tail.position > tail.stored):
@@ -265,7 +265,7 @@ class _LogTail:
         self.held = False
         self.state = state
 
-    def take(self, data: bytes, *, last: bool) -> bytes:
+    def split_lines(self, data: bytes, *, last: bool) -> bytes:
         """Return the whole lines of `data`, which begins at `position`, each ended by a line feed, and move behind
         them. With `last` a partial line counts as whole."""
         text = data.replace(b"\r", b"\n")
@@ -319,7 +319,7 @@ class _ParsedRows:
         step = point.step if point.step is not None else self._step_of(tail, point)
         if tail.rank == 0:
             self.progress = tail.state.setdefault("progress", {})
-            if point.step is not None and not point.plain:
+            if point.step is not None and not point.is_plain_text:
                 self.progress["step"] = step
                 self.progress.pop("counted", None)
             elif self.progress.get("counted", "step" not in self.progress):

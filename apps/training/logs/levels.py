@@ -103,7 +103,7 @@ class TimestampParser:
         found = [self.moment(f"{year:04}-{month:0>2}-{day}T{clock}") for year in years]  # 29 February: one at most
         return min((at for at in found if at), key=lambda at: abs(at - near), default=None)
 
-    def of(self, text: str) -> datetime | None:
+    def parse_time(self, text: str) -> datetime | None:
         """Return the time that `text` begins with; None if it begins with none."""
         if found := TIMESTAMP.match(text):
             return self.stamp(found)
@@ -137,7 +137,7 @@ class LevelContext:
         if offset - skipped[0][0] > 2 * MAX_REACH_BYTES:
             self._skipped = [line for line in skipped if offset - line[0] <= MAX_REACH_BYTES]
 
-    def take(self, offset: int, text: str) -> tuple[str | None, datetime | None]:
+    def classify_line(self, offset: int, text: str) -> tuple[str | None, datetime | None]:
         """Return the level and the time of the next line."""
         if self._skipped:
             skipped, self._skipped = self._skipped, []
@@ -188,7 +188,7 @@ def _parse_worded(head: str, clock: TimestampParser) -> LineLevel:
     word = head.partition(" ")[0]
     name, colon, more = word.partition(":")
     if level := LEVEL_WORDS.get(name.upper() if colon and not more else name):
-        return LineLevel(level, clock.of(head[len(name) :].lstrip(": [-|")))
+        return LineLevel(level, clock.parse_time(head[len(name) :].lstrip(": [-|")))
     if name.endswith(ERROR_SUFFIXES) and (colon or word == head) and name.replace(".", "_").isidentifier():
         return LineLevel("error")
     if name in ERROR_BEGINNINGS and head.startswith(ERROR_BEGINNINGS[name]):
@@ -212,7 +212,7 @@ def _is_warning(head: str) -> bool:
 def _parse_logfmt(head: str, clock: TimestampParser) -> LineLevel:
     words = dict(pair.partition("=")[::2] for pair in head.split())
     level = LEVEL_WORDS.get(words.get("level", "").strip('"').upper())
-    return LineLevel(level, clock.of((words.get("time") or words.get("ts") or "").strip('"')))
+    return LineLevel(level, clock.parse_time((words.get("time") or words.get("ts") or "").strip('"')))
 
 
 def _parse_nccl(head: str) -> str | None:
@@ -231,7 +231,7 @@ def _parse_stamped(head: str, clock: TimestampParser) -> LineLevel:
     elif glog := GLOG_PREFIX.match(head):
         return _parse_glog(glog, clock)
     elif nemo := NEMO_PREFIX.match(head):
-        return LineLevel(LEVEL_LETTERS[nemo[1]], clock.of(head[nemo.end() :]))
+        return LineLevel(LEVEL_LETTERS[nemo[1]], clock.parse_time(head[nemo.end() :]))
     else:
         return _parse_bracketed(head, clock)
     rest = head[found.end() :]
@@ -247,7 +247,7 @@ def _parse_bracketed(head: str, clock: TimestampParser) -> LineLevel:
     """Parse `[INFO|trainer.py:1] 2026-…` and `[WARNING] …`."""
     inside, _, rest = head[1:].partition("]" if head[0] == "[" else ")")
     level = LEVEL_WORDS.get(inside.replace("|", ":").partition(":")[0].strip())
-    return LineLevel(level, clock.of(rest.lstrip(" :-|["))) if level else NO_LEVEL
+    return LineLevel(level, clock.parse_time(rest.lstrip(" :-|["))) if level else NO_LEVEL
 
 
 def _find_level(rest: str) -> str | None:
@@ -275,7 +275,7 @@ def _parse_object(text: str, clock: TimestampParser) -> LineLevel:
     level = next((found[key] for key in JSON_LEVELS if isinstance(found.get(key), str)), "")
     at = next((found[key] for key in JSON_TIMES if key in found), None)
     if isinstance(at, str):
-        moment = clock.of(at)
+        moment = clock.parse_time(at)
     else:
         moment = clock.seconds(at) if isinstance(at, int | float) else None
     return LineLevel(LEVEL_WORDS.get(level.upper()), moment, alone=True)

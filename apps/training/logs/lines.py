@@ -34,14 +34,14 @@ _NOT_LITERAL = re.compile(rb"(?<=: )(?:-?inf|nan)(?=[,}])")
 
 @dataclass(frozen=True, slots=True)
 class PrintedPoint:
-    """Numbers printed at a step. `step` None: the line has none. Values that were not finite are None. `plain`: parsed
-    from a line for people, whose numbers may begin at 0: where optimizer steps are counted, these are used for
+    """Numbers printed at a step. `step` None: the line has none. Values that were not finite are None. `is_plain_text`:
+    parsed from a line for people, whose numbers may begin at 0: where optimizer steps are counted, these are used for
     progress."""
 
     step: int | None
     values: Mapping[str, float | None]
     time: float | None
-    plain: bool = False
+    is_plain_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def _parse_plain(line: bytes) -> PrintedPoint | None:
         return None
     step, *numbers = found.groups()
     told = {name: parse_number(float(one)) for name, one in zip(_PLAIN_NAMES, numbers, strict=True) if one is not None}
-    return PrintedPoint(int(step), told, None, plain=True)
+    return PrintedPoint(int(step), told, None, is_plain_text=True)
 
 
 def parse_integer(value: Any) -> int | None:

@@ -42,19 +42,19 @@ LevelContexts = dict[int, tuple[int, LevelContext]]
 
 
 class LogPosition(NamedTuple):
-    """Position in a log. `shown`: the byte up to which the line that begins there was already shown while it was open;
-    0: it was not."""
+    """Position in a log. `shown_to`: the byte up to which the line that begins there was already shown while it was
+    open; 0: it was not."""
 
     offset: int = 0
-    shown: int = 0
+    shown_to: int = 0
 
     @property
-    def end(self) -> int:
+    def shown_end(self) -> int:
         """Return the end of what was shown."""
-        return self.shown or self.offset
+        return self.shown_to or self.offset
 
     def __str__(self) -> str:
-        return f"{self.offset}-{self.shown}" if self.shown else str(self.offset)
+        return f"{self.offset}-{self.shown_to}" if self.shown_to else str(self.offset)
 
 
 class PrintedLine(NamedTuple):
@@ -68,7 +68,7 @@ class PrintedLine(NamedTuple):
     at: datetime | None = None
     open: bool = False
 
-    def shown(self) -> dict[str, Any]:
+    def serialize(self) -> dict[str, Any]:
         """Return the line as the API answers it, without its rank."""
         shown: dict[str, Any] = {"offset": self.offset, "text": self.text}
         if self.level is not None:
@@ -108,10 +108,10 @@ class LogPageReader:
         """Yield all ranks' logs one after the other, each below a line that names the rank."""
         for rank in range(self.task.world_size):
             yield b"==> rank %d <==\n" % rank
-            yield from self.whole(rank)
+            yield from self.iterate_log(rank)
             yield b"\n"
 
-    def whole(self, rank: int) -> Iterator[bytes]:
+    def iterate_log(self, rank: int) -> Iterator[bytes]:
         """Yield all that is in a rank's log now, piece by piece."""
         cursor, end, rest = 0, False, b""
         while not end:
@@ -145,7 +145,7 @@ class LogPageReader:
         """
         lines: list[PrintedLine] = []
         cursor, above, every = begin.offset, None, wanted is NO_FILTER
-        shown, end = 0, stop is not None and begin.end >= stop
+        shown, end = 0, stop is not None and begin.shown_end >= stop
         if end:
             return lines, begin, end
         while not end and cursor - begin.offset < scan:
@@ -155,12 +155,12 @@ class LogPageReader:
                 offset, raw, cursor, is_open = found
                 if is_open:
                     shown = chunk.cursor
-                if raw is None or (is_open and shown <= begin.shown):
+                if raw is None or (is_open and shown <= begin.shown_to):
                     continue
                 above = above or self.above(rank, begin.offset)
                 if every or wanted.accepts_text(raw):
                     text = raw.decode(errors="replace")
-                    level, at = (copy(above) if is_open else above).take(offset, text)
+                    level, at = (copy(above) if is_open else above).classify_line(offset, text)
                     if every or wanted.accepts_level(level, at):
                         lines.append(PrintedLine(rank, offset, text, level, at, is_open))
                 elif not is_open:
@@ -273,7 +273,7 @@ def read_page(task: Task, query: dict[str, Any]) -> dict[str, Any]:
             lines, offsets[rank], end = reader.tail(rank, share, wanted, scan, until)
         else:
             lines, offsets[rank], end = reader.page(rank, offsets.get(rank, LogPosition()), share, wanted, scan, until)
-        shown += [{**({"rank": rank} if every else {}), **line.shown()} for line in lines]
+        shown += [{**({"rank": rank} if every else {}), **line.serialize()} for line in lines]
         ended = ended and end
     cursor = f"{attempt}@{format_offsets(offsets)}"
     return {"rank": query["rank"], "attempt": attempt, "lines": shown, "cursor": cursor, "end": ended}

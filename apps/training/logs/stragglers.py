@@ -39,7 +39,7 @@ class RankMonitor:
         self._places: dict[int, stragglers.RankLocation] | None = None
         self._with_gpus: dict[int, stragglers.RankLocation] = {}
 
-    def look(self, moment: float, seen: Observation | None, *, soon: bool = False) -> None:
+    def check_ranks(self, moment: float, seen: Observation | None, *, soon: bool = False) -> None:
         """Check the ranks if that is due. `moment`: monotonic seconds; `seen`: the attempt's observation; `soon`: the
         caller waits for the progress reports."""
         due = min(self._due, self._looked + URGENT_INTERVAL_SECONDS) if soon else self._due
@@ -76,9 +76,9 @@ class RankMonitor:
             self._met = True
             told.insert(0, stragglers.FindingChanges([wrong]))
         for news in told:
-            if news.found:
-                findings.record_findings(self._handle.task_id, self._handle.attempt, news.found)
-            for code in news.over:
+            if news.findings:
+                findings.record_findings(self._handle.task_id, self._handle.attempt, news.findings)
+            for code in news.resolved:
                 findings.resolve_findings(self._handle.task_id, self._handle.attempt, code)
 
     def _find_places(self) -> dict[int, stragglers.RankLocation]:

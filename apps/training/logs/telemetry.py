@@ -59,7 +59,7 @@ class TelemetryCollector:
         for sample in backend.telemetry(self._handle, min(self._after, default=0.0)):
             if sample.node_rank < len(self._places) and sample.at > self._after[sample.node_rank]:
                 self._after[sample.node_rank] = sample.at
-                self._put(sample, writer, here=backend.here)
+                self._put(sample, writer, here=backend.is_local)
 
     def _put(self, sample: Sample, writer: TelemetryWriter, *, here: bool) -> None:
         """Store a sample. If all nodes are this machine, it is measured once, and only GPUs belong to one node."""
@@ -67,7 +67,7 @@ class TelemetryCollector:
         own, ranks = dict[str, float](), dict[str, float]()
         for key, value in sample.values.items():
             name, _, index = key.partition(":")
-            of = METRICS[name].of
+            of = METRICS[name].subject
             if of == RANK:
                 if index.isdecimal() and int(index) in place.ranks:
                     ranks[key] = value
@@ -90,4 +90,4 @@ def create_host_sampler(writer: TelemetryWriter, folders: list[str]) -> ClusterT
         finally:
             sampler.close()
 
-    return ClusterThreads("telemetry", lambda cluster: get_backend(cluster).here, follow)
+    return ClusterThreads("telemetry", lambda cluster: get_backend(cluster).is_local, follow)

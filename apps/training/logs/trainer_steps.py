@@ -25,7 +25,7 @@ class TrainerPosition:
     every: int
 
     @classmethod
-    def of(cls, said: Iterable[Mapping[str, Any] | None]) -> Self | None:
+    def from_reports(cls, said: Iterable[Mapping[str, Any] | None]) -> Self | None:
         """Return the first position that ranks report in their `trainer`; None: no Trainer has made a step."""
         for one in said:
             if one and (step := one.get("step")) and (epoch := one.get("epoch")):

@@ -84,7 +84,7 @@ class FollowedAttempt:
 
     def judge(self, moment: float) -> None:
         """Check how its ranks progress; for a script that prints no steps, what their probes count is its progress."""
-        self.pace.look(moment, self.seen, soon=self._reading.waits)
+        self.pace.check_ranks(moment, self.seen, soon=self._reading.waits)
         if self.pace.pulses is not self._heard:
             self._heard = self.pace.pulses
             self._reading.hear(self._heard)
@@ -93,7 +93,7 @@ class FollowedAttempt:
         """Return True if the observation has to be handed to the reconciler. Also if the engine can no longer be asked,
         and again when it can. While an attempt starts, its ranks begin one by one; that is reported every
         GATHER_SECONDS."""
-        known = self.known(seen)
+        known = self.drop_unknown(seen)
         if known == self.seen:
             return False
         only_ranks = known and self.seen and replace(known, ranks=self.seen.ranks) == self.seen
@@ -101,7 +101,7 @@ class FollowedAttempt:
         return not (only_ranks and lately and seen.phase is Phase.STARTING)
 
     @staticmethod
-    def known(seen: Observation) -> Observation | None:
+    def drop_unknown(seen: Observation) -> Observation | None:
         """Return the observation; None if it is unknown."""
         return None if seen.phase is Phase.UNKNOWN else seen
 
@@ -140,7 +140,7 @@ class Watcher:
                             ),
                         )
                         find = found + max(FIND_SECONDS, least)
-                    more = self.look(moment)
+                    more = self.poll(moment)
                 except Exception:
                     log.exception("a look failed; the next one comes in %s s", FIND_SECONDS)
                     connection.close_if_unusable_or_obsolete()
@@ -169,7 +169,7 @@ class Watcher:
                 self._followed[task.pk, task.attempt] = FollowedAttempt(task, self.shares)
         self._found = began
 
-    def look(self, moment: float) -> bool:
+    def poll(self, moment: float) -> bool:
         """Read and observe what it follows; return True if there is more to read at once."""
         more = False
         by_cluster: defaultdict[str, list[FollowedAttempt]] = defaultdict(list)
@@ -216,7 +216,7 @@ class Watcher:
             return ERROR_PAUSE_SECONDS
         self._looked[cluster.pk] = began
         for one in changed:
-            one.seen = one.known(seen[one.handle.name])
+            one.seen = one.drop_unknown(seen[one.handle.name])
         for one in told:
             one.told = None
         for one in (*changed, *late):

@@ -40,7 +40,7 @@ async def stream_task(task_id: str, user: User, resume: str, ranks: str, lang: s
         async with pubsub.subscribe_to(f"task:{task_id}") as inbox:
             while True:
                 answer = await stream_polling.poll_stream(question, known)
-                question, known = replace(question, position=answer.position), answer.known
+                question, known = replace(question, position=answer.position), answer.known_levels
                 if answer.body:
                     yield answer.body
                 if answer.rest is PollAgain.NOTHING:

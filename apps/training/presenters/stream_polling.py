@@ -99,7 +99,7 @@ class StreamMessages:
     position: StreamCursor
     rest: PollAgain
     again: float
-    known: KnownLevels
+    known_levels: KnownLevels
 
 
 class StreamPoller:
@@ -109,7 +109,7 @@ class StreamPoller:
         self._asked: dict[StreamRequest, tuple[asyncio.Future[StreamMessages], KnownLevels]] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    async def ask(self, question: StreamRequest, known: KnownLevels) -> StreamMessages:
+    async def poll(self, question: StreamRequest, known: KnownLevels) -> StreamMessages:
         """Return what is new. Raises what the database or an engine raises."""
         if question not in self._asked:
             self._asked[question] = asyncio.get_running_loop().create_future(), known
@@ -141,7 +141,7 @@ _pollers: WeakKeyDictionary[asyncio.AbstractEventLoop, StreamPoller] = WeakKeyDi
 
 async def poll_stream(request: StreamRequest, levels: KnownLevels) -> StreamMessages:
     """Return what is new, by the poller of the running event loop."""
-    return await _pollers.setdefault(asyncio.get_running_loop(), StreamPoller()).ask(request, levels)
+    return await _pollers.setdefault(asyncio.get_running_loop(), StreamPoller()).poll(request, levels)
 
 
 LogEnds = dict[tuple[str, int, int], int]
@@ -238,6 +238,6 @@ def _read_lines(
         else:
             lines, offsets[rank], end = reader.page(rank, begin, MAX_LINES, scan=share, stop=ends.get(log))
         if end:
-            ends.setdefault(log, offsets[rank].end)
+            ends.setdefault(log, offsets[rank].shown_end)
         if offsets[rank] != begin:
-            yield rank, [line.shown() for line in lines], tuple(offsets.items()), end
+            yield rank, [line.serialize() for line in lines], tuple(offsets.items()), end

@@ -40,7 +40,7 @@ def load_snapshot(now: datetime, *extra: WaitingTask, history: RuntimeHistory = 
     return SchedulerSnapshot(
         now=now.timestamp(),
         waiting=(*waiting, *extra),
-        held=holders,
+        running=holders,
         places=there,
         projects=selectors.read_projects(now, holders, there),
         reservations=tuple(selectors.list_reservation_windows(now)),
@@ -72,7 +72,7 @@ def _build_waiting_task(
         named=named,
         select=load_select(row["select"]),
         priority=row["priority"],
-        place=row["place"],
+        position=row["place"],
         preemptible=row["preemptible"],
         max_run=None if longest is None else max(longest - held_seconds, 0.0),
         expected_run=history.left(row, held_seconds),

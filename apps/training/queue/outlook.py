@@ -51,9 +51,9 @@ class QueueForecast:
         return {one.task: one for one in self.scene.waiting}
 
     @cached_property
-    def held(self) -> Mapping[str, RunningTask]:
+    def running_by_id(self) -> Mapping[str, RunningTask]:
         """Return the tasks that hold environments, by id."""
-        return {one.task: one for one in self.scene.held}
+        return {one.task: one for one in self.scene.running}
 
     @cached_property
     def preemption_ends(self) -> Mapping[str, float]:
@@ -64,12 +64,12 @@ class QueueForecast:
             if turn.room_at is not None:
                 for task in turn.after:
                     soon[task] = min(turn.room_at + forecast.GRACE_SECONDS, soon.get(task, math.inf))
-        return {task: at for task, at in soon.items() if at < (self.held[task].until or math.inf)}
+        return {task: at for task, at in soon.items() if at < (self.running_by_id[task].until or math.inf)}
 
     @cached_property
     def holders(self) -> Mapping[str, RunningTask]:
         """Return the task that holds each environment, by environment id."""
-        return {place: one for one in self.scene.held for place in one.places}
+        return {place: one for one in self.scene.running for place in one.places}
 
     @cached_property
     def places(self) -> Mapping[str, EnvironmentInfo]:

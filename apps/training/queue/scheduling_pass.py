@@ -93,7 +93,7 @@ def _run_pass(claim: datetime, current_task_id: str) -> datetime | None:
         if turn.start:
             started += _start_task(turn, claim, current_task_id)
         else:
-            told.say(turn)
+            told.write_reason(turn)
     for victim in decision.preempt:
         _request_preemption(victim, scene)
     if not load.filter_in_queue().exists():
@@ -134,7 +134,7 @@ class _ReasonWriter:
 
     def __init__(self, scene: SchedulerSnapshot, names: Mapping[str, str]) -> None:
         self.names = names
-        self.holders = {place: held for held in scene.held for place in held.places}
+        self.holders = {place: held for held in scene.running for place in held.places}
         self.waiting = {task.task: task for task in scene.waiting}
 
     @cached_property
@@ -143,7 +143,7 @@ class _ReasonWriter:
         rows = load.filter_in_queue().values_list("pk", "reason", "reason_params", "turn", "attempt")
         return {row[0]: row[1:] for row in rows}
 
-    def say(self, turn: QueueEntry) -> None:
+    def write_reason(self, turn: QueueEntry) -> None:
         """Store why the task waits, if that has changed."""
         if turn.task not in self.before or turn.why is None:
             return

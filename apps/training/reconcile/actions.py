@@ -75,7 +75,7 @@ def prepare_task(task: Task) -> timedelta | None:
         return RECONCILE_INTERVALS[TaskState.INITIALIZING]
     spec = dict(task.spec)
     for need in needs:
-        spec |= need.known
+        spec |= need.spec_values
     transitions.change_state(task, TaskState.QUEUED, spec=spec)
     return None
 
@@ -135,7 +135,7 @@ def lease_environments(task: Task) -> timedelta | None:
     backend = get_backend(task.cluster)
     there = ports.find_ports(task, backend)
     settled, _ = run_location.choose_run_locations(
-        job, backend.ways(job)
+        job, backend.find_run_locations(job)
     )  # a spare may have taken a place, GPUs may be free now
     number, (resume_from, in_vain) = task.attempt + 1, checkpoint_choice.choose_resume_path(task)
     try:
@@ -250,7 +250,7 @@ def close_attempt(task: Task, attempt: Attempt, decision: ReconcileDecision) -> 
     """Close an attempt of which nothing is left: read its output to the end, then restart or end the task."""
     assert decision.to is not None
     ranks = attempt.seen.get("ranks", ())
-    trainer = TrainerPosition.of(rank.get("trainer") for rank in ranks)
+    trainer = TrainerPosition.from_reports(rank.get("trainer") for rank in ranks)
     ingest.drain_logs(task.pk, attempt.number, trainer)
     if trainer:
         ingest.store_step_count(task.pk, attempt.number, trainer.step, trainer.total)

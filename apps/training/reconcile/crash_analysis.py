@@ -54,15 +54,19 @@ def explain_outcome(
     if known is None:
         return outcome, dict(params)
     if known.follows and (
-        left := failure_cause.find_early_exit(ranks, known.seen.rank, lambda node_rank: names[node_rank])
+        left := failure_cause.find_early_exit(ranks, known.rank_status.rank, lambda node_rank: names[node_rank])
     ):
         _record_finding(task, attempt, known, Level.INFO)  # a victim's output explains nothing; it is shown below
         return left.code, dict(left.params)
     _record_finding(task, attempt, known)
     kept = {name: value for name, value in params.items() if name not in EXPLANATION_PARAMS}
-    if known.seen.rank != params["rank"] and known.seen.exit_code is not None and known.seen.exit_code > 0:
-        kept |= {"rank": known.seen.rank, "nodeRank": known.seen.node_rank, "node": known.node,
-                 "exitCode": known.seen.exit_code}  # fmt: skip
+    if (
+        known.rank_status.rank != params["rank"]
+        and known.rank_status.exit_code is not None
+        and known.rank_status.exit_code > 0
+    ):
+        kept |= {"rank": known.rank_status.rank, "nodeRank": known.rank_status.node_rank, "node": known.node,
+                 "exitCode": known.rank_status.exit_code}  # fmt: skip
     return outcome, {**kept, **known.params()}
 
 

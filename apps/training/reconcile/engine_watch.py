@@ -106,7 +106,7 @@ def delete_orphans() -> int:
             for handle in orphans:
                 alive = Attempt.objects.filter(task=handle.task_id, number=handle.attempt, ended_at=None)
                 if not alive.exists():
-                    backend.forget(handle)
+                    backend.delete_attempt(handle)
                     log.info("%s: removed what was left of %s", cluster, handle.name)
                     removed += 1
         except BackendError as error:

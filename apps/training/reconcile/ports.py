@@ -33,7 +33,7 @@ class PortCandidates:
         """Return the name of the host that a port lease belongs to."""
         return f"{self.cluster}/{self.machine}"[:200]
 
-    def take(self, attempt: str) -> int:
+    def lease_port(self, attempt: str) -> int:
         """Lease a port for the attempt and return it. Raises an error of `apps.clusters.leases` if none is free."""
         if self.machine is None:
             return self.candidates[0]

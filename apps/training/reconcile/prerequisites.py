@@ -15,12 +15,12 @@ from fermi.jobs.spec import Cause, JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Prerequisite:
-    """State of one prerequisite. `failed`: why it cannot be had; `waits`: why it is not ready yet; otherwise `known`:
-    what the task's spec gets from it."""
+    """State of one prerequisite. `failed`: why it cannot be had; `waits`: why it is not ready yet; otherwise
+    `spec_values`: what the task's spec gets from it."""
 
     failed: Cause | None = None
     waits: Cause | None = None
-    known: Mapping[str, Any] = field(default_factory=dict)
+    spec_values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def list_prerequisites(task: Task) -> list[Prerequisite]:
@@ -33,7 +33,7 @@ def _check_environments(task: Task) -> Prerequisite:
         return Prerequisite()
     cause = task_environments.find_wait_cause(task)
     if cause is None:
-        return Prerequisite(known=task_environments.read_running_nodes(task))
+        return Prerequisite(spec_values=task_environments.read_running_nodes(task))
     return Prerequisite(failed=cause) if cause.code == TaskReason.ENVIRONMENT_NOT_MADE else Prerequisite(waits=cause)
 
 
@@ -48,7 +48,7 @@ def _check_code(task: Task) -> Prerequisite:
         return Prerequisite()
     if wrong := code.inspect_code(job).problems if fetch else ():
         return Prerequisite(failed=Cause(wrong[0].code, wrong[0].params))
-    return Prerequisite(known={"code": job.to_json()["code"]})
+    return Prerequisite(spec_values={"code": job.to_json()["code"]})
 
 
 def _check_dataset(task: Task) -> Prerequisite:
@@ -60,4 +60,4 @@ def _check_dataset(task: Task) -> Prerequisite:
     if version.status == VersionStatus.PREPARING:
         params = {"version": version.name, "percent": int(version.progress * 100)}
         return Prerequisite(waits=Cause(TaskReason.DATASET_PREPARING, params))
-    return Prerequisite(known={"train_data": version.train_path, "valid_data": version.valid_path})
+    return Prerequisite(spec_values={"train_data": version.train_path, "valid_data": version.valid_path})

@@ -109,7 +109,7 @@ def _serialize_reason(turn: QueueEntry, row: Mapping[str, Any] | None) -> dict[s
 
 def _serialize_forecast(view: QueueForecast, visibility: VisibilityFilter, turn: QueueEntry) -> dict[str, Any]:
     known = get_forecast(view, turn)
-    after = [view.held.get(key) or view.waiting.get(key) for key in known.after[:MAX_AHEAD]]
+    after = [view.running_by_id.get(key) or view.waiting.get(key) for key in known.after[:MAX_AHEAD]]
     return {
         "begins": to_datetime(known.begins),
         "early": to_datetime(known.early),
@@ -189,10 +189,10 @@ def build_queue_position(task: Task, user: User) -> diagnose.QueuePosition | Non
     if turn is None:
         return None
     known = get_forecast(view, turn)
-    after = [view.held.get(key) or view.waiting.get(key) for key in known.after]
+    after = [view.running_by_id.get(key) or view.waiting.get(key) for key in known.after]
     return diagnose.QueuePosition(
         number=turn.number,
-        of=len(view.scene.waiting),
+        total=len(view.scene.waiting),
         begins=known.begins,
         early=known.early,
         late=known.late,

@@ -104,7 +104,7 @@ def _list_targets(task: Task) -> dict[str, SeriesTarget]:
 def _list_host_target(cluster: Any) -> dict[str, SeriesTarget]:
     """Return the series of this machine, if all nodes of the cluster are this machine."""
     try:
-        return {subjects.make_host_subject(cluster.pk): SeriesTarget(None)} if get_backend(cluster).here else {}
+        return {subjects.make_host_subject(cluster.pk): SeriesTarget(None)} if get_backend(cluster).is_local else {}
     except (BackendError, UnknownNameError):
         return {}
 

@@ -72,8 +72,8 @@ def _add_past_spans(
 
 
 def _add_current_spans(spans: Spans, view: QueueForecast, visibility: VisibilityFilter, keys: set[str]) -> None:
-    known = _filter_trainings(set(view.held))
-    for one in view.scene.held:
+    known = _filter_trainings(set(view.running_by_id))
+    for one in view.scene.running:
         told = visibility.task(one)
         told["taskId"] = told["taskId"] if one.task in known else None
         for key in keys & set(one.places):

@@ -24,7 +24,7 @@ def remove_task(task: Task, record: Callable[[], None]) -> None:
     runs = list_runs(task)
     for each in (task, *runs):
         for number in each.attempts.values_list("number", flat=True):
-            get_backend(each.cluster).forget(build_handle(each, number))
+            get_backend(each.cluster).delete_attempt(build_handle(each, number))
         for folder in ("logs", CHECKPOINTS_FOLDER):
             shutil.rmtree(settings.DATA_DIR / folder / each.pk, ignore_errors=True)
     outputs.delete_outputs(task.project_id, task.pk)

@@ -47,7 +47,7 @@ def plan_environments(
 def create_environments(user: User, planned: PlannedEnvironments, task_id: str) -> None:
     """Create the environments, in the caller's transaction and before the task's nodes are stored."""
     for draft in planned.drafts:
-        environments.create_environment(user, draft.asked, draft=draft, task=task_id, afterwards=planned.afterwards)
+        environments.create_environment(user, draft.request, draft=draft, task=task_id, afterwards=planned.afterwards)
 
 
 def _list_contradictions(request: TaskRequest) -> list[Problem]:

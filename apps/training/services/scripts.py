@@ -26,7 +26,7 @@ def build_script_archive(
         max(task.attempt, 1), master_port=port, resume_from=checkpoint_choice.choose_resume_path(task)[0]
     )
     job = replace(map_paths_to_cluster(task.cluster, job), project=str(task.project_id), project_name=task.project.name)
-    if get_backend(task.cluster).here:  # whatever address an environment is said to have, it is this machine
+    if get_backend(task.cluster).is_local:  # whatever address an environment is said to have, it is this machine
         job = replace(job, nodes=tuple(replace(node, ip="127.0.0.1") for node in job.nodes))
     job = replace(
         job,

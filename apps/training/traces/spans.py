@@ -39,7 +39,7 @@ class TaskTimeline:
     states: list[tuple[datetime, str]]
 
     @classmethod
-    def of(cls, task: Task) -> Self:
+    def from_task(cls, task: Task) -> Self:
         """Return the timeline of the task, from its events."""
         rows = task.events.filter(kind="state", code__startswith="STATE_").order_by("pk").values_list("at", "code")
         moved = [(at, code.removeprefix("STATE_").lower()) for at, code in rows]
@@ -81,7 +81,7 @@ class TaskTimeline:
 
 def build_spans(task: Task, part: str, attempt: Attempt | None) -> list[Span]:
     """Return the spans that are complete once the part is. Each belongs to one part only."""
-    story = TaskTimeline.of(task)
+    story = TaskTimeline.from_task(task)
     match part:
         case TracePart.CREATED:
             return list(_build_request_spans(story))

@@ -78,7 +78,7 @@ def report_usage(user: User, *, by: str, begins: datetime, ends: datetime, proje
         one.parts = one.parts.plus(_get_parts(edge).times(share * edge.gpus))
         one.waited += share * edge.gpus * edge.waited
         if edge.per_gpu_hour is not None:
-            one.cost += share * edge.gpus * _get_parts(edge).held / SECONDS_PER_HOUR * float(edge.per_gpu_hour)
+            one.cost += share * edge.gpus * _get_parts(edge).total / SECONDS_PER_HOUR * float(edge.per_gpu_hour)
             one.priced = True
     _add_open_holds(user, sums, by, begins, ends, project)
     _count_once(rows.filter(within), by, sums)
@@ -105,7 +105,7 @@ def report_task_usage(task: Task) -> dict[str, Any]:
     weights = [row.gpus or 0 for row in rows] if any(row.gpus for row in rows) else [1] * len(rows)
     weighed = ledger.sum_parts(_get_parts(row).times(weight) for row, weight in zip(rows, weights, strict=True))
     held = _count_covered_seconds((row.since, row.until) for row in rows)
-    parts = weighed.times(held / weighed.held) if weighed.held else TimeParts()
+    parts = weighed.times(held / weighed.total) if weighed.total else TimeParts()
     cost = [_compute_cost(row) for row in rows]
     lasted = clock_jumps.measure_elapsed(
         task.created_at, task.ended_at or moment, clock_jumps.list_gaps(task.created_at)
@@ -115,7 +115,7 @@ def report_task_usage(task: Task) -> dict[str, Any]:
         "queuedSeconds": queued,
         "heldSeconds": held,
         **ledger.parts_to_dict(parts),
-        "gpuHours": sum(row.gpus * _get_parts(row).held for row in rows) / SECONDS_PER_HOUR,
+        "gpuHours": sum(row.gpus * _get_parts(row).total for row in rows) / SECONDS_PER_HOUR,
         "cost": sum(one for one in cost if one is not None) if any(one is not None for one in cost) else None,
         "currency": settings.CURRENCY,
         "goodput": ledger.compute_goodput(weighed),
@@ -173,7 +173,9 @@ def _add_open_holds(
             one.tasks.add(task.pk)
             hours = environment.gpu_count * (until - since).total_seconds() / SECONDS_PER_HOUR
             one.open += hours
-            price = known.of(environment.gpu_type, environment.zone_id, max(stretch.since, get_month_start(since)))
+            price = known.find_price(
+                environment.gpu_type, environment.zone_id, max(stretch.since, get_month_start(since))
+            )
             if price is not None:
                 one.cost += hours * float(price)
                 one.priced = True
@@ -203,7 +205,7 @@ _SUMMED_COLUMNS = ("gpuHours", "openGpuHours", *PART_NAMES, "waited")
 
 
 def _serialize_row(row: UsageRow) -> dict[str, Any]:
-    booked = row.parts.held / SECONDS_PER_HOUR
+    booked = row.parts.total / SECONDS_PER_HOUR
     return {
         "key": row.key,
         "name": row.name,
@@ -240,7 +242,7 @@ def _get_parts(row: Usage) -> TimeParts:
 def _compute_cost(row: Usage) -> float | None:
     if row.per_gpu_hour is None:
         return None
-    return row.gpus * _get_parts(row).held / SECONDS_PER_HOUR * float(row.per_gpu_hour)
+    return row.gpus * _get_parts(row).total / SECONDS_PER_HOUR * float(row.per_gpu_hour)
 
 
 def _count_covered_seconds(intervals: Iterable[tuple[datetime, datetime]]) -> float:

@@ -162,7 +162,7 @@ def _is_stopping_within(row: HostRun, grace_seconds: float) -> bool:
 
 
 def _is_over(report: EnvironmentRunReport) -> bool:
-    seen = report.seen
+    seen = report.environment_status
     return bool(
         seen
         and seen.left is False

@@ -111,7 +111,7 @@ class DatabaseStore:
             stop = {"name": name, "graceSeconds": grace_seconds, "killAt": kill_at}
             self._tell(launch, revision, lambda desired: {**desired, "stop": stop})
 
-    def forget(self, name: str) -> None:
+    def delete_attempt(self, name: str) -> None:
         with transaction.atomic():
             revision = revisions.take_next_revision()
             launch = Launch.objects.filter(pk=name, forgotten=False).first()

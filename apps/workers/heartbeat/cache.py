@@ -47,8 +47,8 @@ WHERE name = %s AND worker = %s AND (incarnation <> %s OR sequence < %s)"""
 
 @dataclass(slots=True)
 class _CachedWorker:
-    """A worker as cached. `process`: as it was last stored, and when; `seen`, `seen_at`: the same of dev environments,
-    and of those that are gone."""
+    """A worker as cached. `process`: as it was last stored, and when; `environments`, `environments_stored_at`: the
+    same of dev environments, and of those that are gone."""
 
     digest: str
     generation: int
@@ -56,8 +56,8 @@ class _CachedWorker:
     hosted: dict[str, Any]
     process: Any = None
     stored_at: datetime | None = None
-    seen: Any = None
-    seen_at: datetime | None = None
+    environments: Any = None
+    environments_stored_at: datetime | None = None
 
 
 @dataclass(slots=True)
@@ -127,10 +127,14 @@ class HeartbeatCache:
 
     def _note_hosted(self, cached: _CachedWorker, beat: HeartbeatEntry, moment: datetime) -> None:
         said = beat.hosted, beat.gone
-        if said != cached.seen or cached.seen_at is None or moment - cached.seen_at > STORE_AGAIN_AFTER:
+        if (
+            said != cached.environments
+            or cached.environments_stored_at is None
+            or moment - cached.environments_stored_at > STORE_AGAIN_AFTER
+        ):
             self._heard.hosted[beat.worker] = beat
-            self.urgent = self.urgent or _extract_phases(said) != _extract_phases(cached.seen)
-            cached.seen, cached.seen_at = said, moment
+            self.urgent = self.urgent or _extract_phases(said) != _extract_phases(cached.environments)
+            cached.environments, cached.environments_stored_at = said, moment
 
     def _answer(self, beat: HeartbeatEntry, lang: str | None) -> dict[str, Any]:
         known = self._known.get(beat.worker)

@@ -68,7 +68,7 @@ class TelemetryCollector:
         own_rank = str((beat.process or {}).get("rank"))
         for key, value in beat.used.values.items():
             name, _, index = key.partition(":")
-            of = METRICS[name].of
+            of = METRICS[name].subject
             if of == RANK:
                 ranks.update({key: value} if index == own_rank else {})
             elif of == GPU:

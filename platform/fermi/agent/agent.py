@@ -68,7 +68,7 @@ class Agent:
         workspace = Path(settings.workspace).expanduser().resolve() if settings.workspace else state / "workspace"
         private = [Path(path) for path in (config, settings.token_file) if path]
         programs.set_trusted_path([str(state), str(workspace), *settings.writes])
-        self.confining = HostSandbox.of(
+        self.confining = HostSandbox.from_paths(
             state, workspace, python, private, wanted=settings.confine,
             reads=settings.reads, writes=settings.writes,
         )  # fmt: skip
@@ -139,7 +139,7 @@ class Agent:
         with self._lock:
             for worker in self.workers:
                 try:
-                    worker.settle()
+                    worker.run_step()
                     self._say("disk", worker.id, "")
                 except OSError as error:
                     self._say("disk", worker.id, f"{error.filename}: {error.strerror}; tried again")
@@ -155,7 +155,7 @@ class Agent:
                 self._reported = now
                 self._changed.set()
                 self._ship_now.set()
-            return any(not run.over for worker in self.workers for run in worker.runs.values()) or bool(startable)
+            return any(not run.is_over for worker in self.workers for run in worker.runs.values()) or bool(startable)
 
     def _launch(self, name: str, runs: Sequence[RankRun]) -> None:
         """Start this host's ranks of an attempt once all of them are known: they are forked from one process. Start
@@ -301,11 +301,11 @@ class Agent:
         sampler, taken = UsageSampler([str(self.host.workspace), str(self.host.state)], emulated=emulated), BusyPorts()
         while not self._ending.is_set():
             with self._lock:
-                now = [(w.id, w.gpu, run.leader if (run := w.current()) and not run.over else None)
+                now = [(w.id, w.gpu, run.leader if (run := w.current()) and not run.is_over else None)
                        for w in self.workers]  # fmt: skip
             usage = sampler.sample(now)
             first, own = self.workers[0].id, {leader["pid"] for _, _, leader in now if leader}
-            usage[first] = {**usage[first], "ports": taken.look(own)}  # the host's: one of its workers says it
+            usage[first] = {**usage[first], "ports": taken.list_ports(own)}  # the host's: one of its workers says it
             with self._lock:
                 self._usage, self._used = usage, sampler.told
             self._pause(min(USAGE_SECONDS, self.interval))
@@ -317,7 +317,7 @@ class Agent:
             return stream
         with self._lock:
             there = self.by_id[worker].runs.get(run)
-        return there.beside() if there else None
+        return there.open_exec_stream() if there else None
 
     def _host(self) -> None:
         while not self._ending.is_set():
@@ -329,7 +329,7 @@ class Agent:
         """Check for a container engine, and report changes since the registration; again later if the platform is
         unreachable."""
         while not self._ending.is_set():
-            words = self.engines.look()
+            words = self.engines.find_engine()
             with self._registering:
                 before = self._told
                 if self.token and before and before.get("containers") != words:

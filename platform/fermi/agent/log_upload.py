@@ -22,7 +22,7 @@ def ship_log(run: RankRun, append: AppendLog) -> None:
     there."""
     if run.shipped:
         return
-    over = run.over  # before the length: what is written later belongs to a later call
+    over = run.is_over  # before the length: what is written later belongs to a later call
     if run.log is None or not run.log.exists():
         if over:
             run.mark_shipped()
@@ -32,7 +32,7 @@ def ship_log(run: RankRun, append: AppendLog) -> None:
             run.acknowledged = append(run.log_name, run.log.stat().st_size, b"")
         _send_chunks(run, append)
     except (NotFoundError, ForbiddenError) as error:
-        if run.over:  # its task was deleted
+        if run.is_over:  # its task was deleted
             log.warning("the log of %s rank %s is not wanted any more: %s", run.name, run.rank, error.message)
             run.mark_shipped()
             return

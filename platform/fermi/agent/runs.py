@@ -50,7 +50,7 @@ class HostContext:
         """Return the environment that ranks run inside of; None if they run outside, or if its project is not the
         task's."""
         with suppress(ValueError, OSError):
-            disk = EnvironmentDisk.of(self.hosted, str(inside.get("environment") or ""))
+            disk = EnvironmentDisk.from_environment(self.hosted, str(inside.get("environment") or ""))
             return disk if disk.project and disk.project == inside.get("project") else None
         return None
 
@@ -62,7 +62,7 @@ class HostContext:
         """Return the interpreter. An unknown kernel's name is returned unchanged: the rank's log then reports that
         there is none."""
         if named and "/" not in named:
-            isolation, place = self.confining.isolation, replace(self.confining.place, home=self.hosted)
+            isolation, place = self.confining.isolation, replace(self.confining.paths, home=self.hosted)
             return local_inside.find_chosen_interpreter(named, isolation, place, disk, home).path or named
         if named:
             return named
@@ -81,7 +81,7 @@ class RankRun:
         self.shipped = (folder / "shipped").exists()
         self.failed = False
         self.acknowledged: int | None = None  # bytes of the log that the server has; None = it has not been asked
-        self.look()
+        self.update_state()
 
     @classmethod
     def create(cls, folder: Path, body: Mapping[str, Any], host: HostContext) -> Self:
@@ -138,7 +138,7 @@ class RankRun:
         terminate.make_unstartable(folder / "rank.json")
         return cls(folder)
 
-    def look(self) -> status.NodeState:
+    def update_state(self) -> status.NodeState:
         """Update `process`, `alive`, `absent` and `failed`, and return the node's state."""
         seen = status.read_status(self.spec_path)
         rank = seen.ranks[0] if seen.ranks else {}
@@ -180,7 +180,7 @@ class RankRun:
         found: dict[str, str] = files.read_json(str(self.folder / files.SECRETS_NAME)) or {}
         return found
 
-    def beside(self) -> socket.socket | None:
+    def open_exec_stream(self) -> socket.socket | None:
         """Return a stream to `fermi.envd.rank_exec`, in its rank's sandbox; None if the rank does not run. Raises an
         error of the engine `local` if the program does not answer."""
         order = rank_exec.build_order(self.spec, self.rank)
@@ -209,7 +209,7 @@ class RankRun:
         return self.alive or self.absent or not self.shipped
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether nothing of it runs, and nothing can start."""
         return not self.alive and not self.absent
 
@@ -218,7 +218,7 @@ class RankRun:
         """Whether its end was requested."""
         return (self.folder / "stop.json").exists()
 
-    def end(self, grace_seconds: float, still_seconds: float | None = None) -> None:
+    def request_end(self, grace_seconds: float, still_seconds: float | None = None) -> None:
         """Request its end; call it until nothing lives. A second, shorter grace period wins."""
         terminate.end_runners(self.folder, [self.spec_path], grace_seconds, still_seconds)
 

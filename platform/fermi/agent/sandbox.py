@@ -21,11 +21,11 @@ from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, FILES_FOLDER, find_output_
 class HostSandbox:
     """The isolation of this host, and its paths."""
 
-    place: SandboxPaths
+    paths: SandboxPaths
     isolation: Isolation
 
     @classmethod
-    def of(
+    def from_paths(
         cls, state: Path, workspace: Path, python: str, private: Sequence[Path], *, wanted: bool,
         reads: Sequence[str] = (), writes: Sequence[str] = (),
     ) -> Self:  # fmt: skip
@@ -48,7 +48,7 @@ class HostSandbox:
     ) -> dict[str, Any] | None:
         """Return the sandbox of one rank, whose environment is `env`, for its runner; see `fermi.runner.sandbox`.
         `code`: the tree that it starts in, if it has one, and its packages. `home`: HOME, of its project."""
-        place, own, readable = self.place, [*code], [files, *packages]
+        place, own, readable = self.paths, [*code], [files, *packages]
         compiled = files / COMPILE_FOLDER
         own += [compiled] if env.get(COMPILE_VARIABLE) == str(compiled) else []
         checkpoints = Path(env.get("FERMI_CHECKPOINT_DIR", ""))
@@ -71,5 +71,5 @@ class HostSandbox:
     def sentences(self, lang: str) -> str:
         """Return a text for the user who starts the agent."""
         code = "WORKER_CONFINES" if self.isolation.protects else "WORKER_CONFINES_NOTHING"
-        said = [(code, {"state": str(self.place.home)}), *self.isolation.reasons]
+        said = [(code, {"state": str(self.paths.home)}), *self.isolation.reasons]
         return " ".join(part for code, params in said for part in messages.render_text(code, lang, **params) if part)

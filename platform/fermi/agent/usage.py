@@ -37,7 +37,7 @@ class UsageSampler:
             values = {}
             for key, value in sample["values"].items():
                 name, index = parse_key(key) or ("", "")
-                of = METRICS[name].of if name else ""
+                of = METRICS[name].subject if name else ""
                 if of == RANK and index == str(place) and leader is not None and leader.get("rank") is not None:
                     values[f"{name}:{leader['rank']}"] = value
                 elif of == GPU and index == str(place if gpu is None else gpu):

@@ -77,19 +77,19 @@ class Worker:
         """End what runs here, because another host drives the worker now."""
         self.desired = DesiredRun(0)
 
-    def settle(self) -> None:
+    def run_step(self) -> None:
         """Do one step; the caller starts what is `startable`, since the ranks of a host are forked together. Raises
         OSError when the folder cannot be written."""
         for run in self.runs.values():
-            run.look()
+            run.update_state()
             if run.lost and run.alive:
-                run.end(0)  # its runner died, what it started did not
+                run.request_end(0)  # its runner died, what it started did not
         wanted = self.desired
         if wanted is None:
             return
         for run in [run for name, run in self.runs.items() if name != wanted.name]:
-            if not run.over:
-                run.end(FENCED_GRACE_SECONDS)
+            if not run.is_over:
+                run.request_end(FENCED_GRACE_SECONDS)
             elif run.shipped:
                 run.remove()
                 del self.runs[run.name]
@@ -99,7 +99,7 @@ class Worker:
     def startable(self) -> list[RankRun]:
         """Return the run that is wanted, not started, and not blocked."""
         wanted = self.wanted_name
-        if any(not run.over for name, run in self.runs.items() if name != wanted):
+        if any(not run.is_over for name, run in self.runs.items() if name != wanted):
             return []
         run = self.runs.get(wanted)
         return [run] if run and run.absent and not run.stopping else []
@@ -131,7 +131,7 @@ class Worker:
     def current(self) -> RankRun | None:
         """Return the run that is reported: one that has to end comes before the wanted one."""
         wanted = self.wanted_name
-        going = [run for name, run in self.runs.items() if name != wanted and not run.over]
+        going = [run for name, run in self.runs.items() if name != wanted and not run.is_over]
         if going:
             return going[0]
         return self.runs.get(wanted) or next(iter(self.runs.values()), None)
@@ -146,9 +146,9 @@ class Worker:
         if run is None:
             return
         self.runs[wanted.name] = run
-        if stopped and not run.over:
-            run.end(float((wanted.stop or {})["graceSeconds"]))
-            run.look()
+        if stopped and not run.is_over:
+            run.request_end(float((wanted.stop or {})["graceSeconds"]))
+            run.update_state()
 
     def _stopped(self, name: str) -> bool:
         return bool(self.desired and self.desired.stop and self.desired.stop["name"] == name)
@@ -159,5 +159,5 @@ def end_siblings(workers: Sequence[Worker]) -> None:
     everything = [run for worker in workers for run in worker.runs.values()]
     failed = {run.name for run in everything if run.failed}
     for run in everything:
-        if run.name in failed and not run.over and not run.stopping:
-            run.end(SIBLINGS_GRACE_SECONDS, IDLE_SIBLING_SECONDS)
+        if run.name in failed and not run.is_over and not run.stopping:
+            run.request_end(SIBLINGS_GRACE_SECONDS, IDLE_SIBLING_SECONDS)

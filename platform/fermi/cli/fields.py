@@ -19,10 +19,10 @@ DISTRIBUTED_CONFIG = "distributedConfig"
 
 @dataclass(frozen=True)
 class RequestField:
-    """A field that has a flag. `within`: the object of the request that has it; "" = the request itself. `rule`: its
+    """A field that has a flag. `parent`: the object of the request that has it; "" = the request itself. `rule`: its
     JSON Schema."""
 
-    within: str
+    parent: str
     name: str
     rule: Mapping[str, Any]
 
@@ -129,8 +129,8 @@ def apply_flags(request: dict[str, Any], flags: Mapping[str, Any], kind: type = 
         if (value := field.value(flags.get(field.name))) is None:
             continue
         whole = request
-        if field.within:
-            whole = request[field.within] = {**read_section(request, field.within, dict)}
+        if field.parent:
+            whole = request[field.parent] = {**read_section(request, field.parent, dict)}
         joins = field.is_table or "parts" in field.flag
         whole[field.name] = {**read_section(whole, field.name, dict), **value} if joins else value
 

@@ -54,7 +54,7 @@ class TaskProgress:
     restarts: int = 0
 
     @classmethod
-    def of(cls, task: TaskDetail) -> "TaskProgress":
+    def from_task(cls, task: TaskDetail) -> "TaskProgress":
         """Return the progress of a task."""
         restarts = max(task["attempt"] - 1, 0)
         return cls(task["status"], task["step"], task["totalSteps"], get_loss(task), None, restarts)
@@ -87,22 +87,22 @@ class ProgressDisplay(Protocol):
 
     def update(self, progress: TaskProgress, kind: str) -> None: ...
 
-    def note(self, text: str) -> None: ...
+    def print_note(self, text: str) -> None: ...
 
 
 def _follow(session: Session, task_id: str) -> None:
     task = session.fermi.tasks.get(task_id)
-    progress = TaskProgress.of(task)
+    progress = TaskProgress.from_task(task)
     with _open_display(task["taskName"]) as display:
         display.update(progress, "status")
 
         def on_break(error: FermiError) -> None:
-            display.note(_("CONNECTION_BROKE_OFF", why=error.message))
+            display.print_note(_("CONNECTION_BROKE_OFF", why=error.message))
 
         for event in session.fermi.tasks.stream(task_id, on_break=on_break):
             progress.hear(event.kind, event.data)
             if event.kind == "event":
-                display.note(event.data["message"])
+                display.print_note(event.data["message"])
             else:
                 display.update(progress, event.kind)
 
@@ -131,7 +131,7 @@ class ProgressLines:
         self._last, self._status, self._next = line, progress.status, now + LINE_INTERVAL_S
         output.print_message(line)
 
-    def note(self, text: str) -> None:
+    def print_note(self, text: str) -> None:
         output.print_message(f"- {text}")
 
 
@@ -154,7 +154,7 @@ def _open_progress_bar(name: str) -> Iterator[ProgressDisplay]:
             def update(self, progress: TaskProgress, kind: str) -> None:
                 bars.update(bar, total=progress.total, completed=progress.step or 0, numbers=str(progress))
 
-            def note(self, text: str) -> None:
+            def print_note(self, text: str) -> None:
                 bars.console.print(output.escape_controls(text))
 
         yield OnTerminal()

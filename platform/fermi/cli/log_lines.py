@@ -22,7 +22,7 @@ class LogPrinter:
     def __init__(self, session: Session, raw: bool, marked: bool) -> None:
         self._form, self._raw, self._marked = session.form, raw, marked
 
-    def take(self, line: LogLine) -> None:
+    def print_log_line(self, line: LogLine) -> None:
         """Print one line."""
         if line.open and not line.text:  # a bar that was taken away
             return
@@ -49,17 +49,17 @@ class TerminalLogPrinter(LogPrinter):
         self._open: dict[int, str] = {}
         self._height = 0
 
-    def take(self, line: LogLine) -> None:
+    def print_log_line(self, line: LogLine) -> None:
         self._clear()
         self._open.pop(line.rank, None)
         if not line.open:
-            super().take(line)
+            super().print_log_line(line)
         elif line.text:
             self._open[line.rank] = self._mark(line) + output.escape_controls(Text.from_ansi(line.text).plain)
         if self._open:
             self._draw()
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Leave the newest state of each open line on the terminal."""
         if self._height:
             click.echo()
@@ -88,4 +88,4 @@ def open_log_printer(session: Session, raw: bool, *, marked: bool, following: bo
     try:
         yield shown
     finally:
-        shown.end()
+        shown.finish()

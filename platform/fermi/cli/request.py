@@ -85,7 +85,7 @@ def _set_environments(request: dict[str, Any], flags: RequestFlags, names: NameR
         or read_section(request, "environmentIds", list)
     )
     asked = any(
-        flags.fields.get(one.name) not in (None, ()) for one in fields.list_fields() if one.within == DISTRIBUTED_CONFIG
+        flags.fields.get(one.name) not in (None, ()) for one in fields.list_fields() if one.parent == DISTRIBUTED_CONFIG
     )
     if request["launchMode"] == NEW and not nodes:
         if config or asked:

@@ -38,18 +38,18 @@ class SftpMessage:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 
-    def take(self, count: int) -> bytes:
+    def read_bytes(self, count: int) -> bytes:
         self.at += count
         return self.data[self.at - count : self.at]
 
     def u32(self) -> int:
-        return int.from_bytes(self.take(4), "big")
+        return int.from_bytes(self.read_bytes(4), "big")
 
     def u64(self) -> int:
-        return int.from_bytes(self.take(8), "big")
+        return int.from_bytes(self.read_bytes(8), "big")
 
     def text(self) -> bytes:
-        return self.take(self.u32())
+        return self.read_bytes(self.u32())
 
     def attributes(self) -> dict[str, Any]:
         flags = self.u32()
@@ -104,7 +104,7 @@ class SftpServer:
 
     def answer(self, kind: int, message: SftpMessage) -> bytes:
         """Return the answer to one request."""
-        number = message.take(4)
+        number = message.read_bytes(4)
         try:
             said = self.ACTS[kind](self, message) if kind in self.ACTS else self.status(UNSUPPORTED, "not supported")
         except SftpError as error:
@@ -121,13 +121,13 @@ class SftpServer:
     def status(self, code: int, why: str | None) -> bytes:
         return bytes([STATUS]) + pack_u32(code) + pack_string(why or "") + pack_string("")
 
-    def keep(self, thing: Any) -> bytes:
+    def add_handle(self, thing: Any) -> bytes:
         self.next += 1
         name = str(self.next).encode()
         self.handles[name] = thing
         return bytes([HANDLE]) + pack_string(name)
 
-    def held(self, message: SftpMessage, kind: type) -> Any:
+    def get_handle(self, message: SftpMessage, kind: type) -> Any:
         thing = self.handles.get(message.text())
         if not isinstance(thing, kind):
             raise SftpError(FAILURE, "no such handle")
@@ -138,7 +138,7 @@ class SftpServer:
         flags = os.O_RDWR if asked & READ and asked & WRITE else os.O_WRONLY if asked & WRITE else os.O_RDONLY
         for bit, flag in ((APPEND, os.O_APPEND), (CREATE, os.O_CREAT), (TRUNCATE, os.O_TRUNC), (EXCLUSIVE, os.O_EXCL)):
             flags |= flag if asked & bit else 0
-        return self.keep(os.open(path, flags, given.get("mode", 0o666)))
+        return self.add_handle(os.open(path, flags, given.get("mode", 0o666)))
 
     def close(self, message: SftpMessage) -> None:
         name = message.text()
@@ -149,14 +149,14 @@ class SftpServer:
             os.close(thing)
 
     def read(self, message: SftpMessage) -> bytes:
-        where, at, count = self.held(message, int), message.u64(), message.u32()
+        where, at, count = self.get_handle(message, int), message.u64(), message.u32()
         data = os.pread(where, min(count, MAX_READ_BYTES), at)
         if not data:
             raise SftpError(EOF, "end of file")
         return bytes([DATA]) + pack_string(data)
 
     def write(self, message: SftpMessage) -> None:
-        where, at, data = self.held(message, int), message.u64(), message.text()
+        where, at, data = self.get_handle(message, int), message.u64(), message.text()
         while data:
             count = os.pwrite(where, data, at)
             at, data = at + count, data[count:]
@@ -168,20 +168,20 @@ class SftpServer:
         return bytes([ATTRS]) + pack_attributes(os.lstat(message.text()))
 
     def fstat(self, message: SftpMessage) -> bytes:
-        return bytes([ATTRS]) + pack_attributes(os.fstat(self.held(message, int)))
+        return bytes([ATTRS]) + pack_attributes(os.fstat(self.get_handle(message, int)))
 
     def setstat(self, message: SftpMessage) -> None:
         set_attributes(message.text(), message.attributes())
 
     def fsetstat(self, message: SftpMessage) -> None:
-        set_attributes(self.held(message, int), message.attributes())
+        set_attributes(self.get_handle(message, int), message.attributes())
 
     def opendir(self, message: SftpMessage) -> bytes:
         path = message.text()
-        return self.keep((path, [b".", b"..", *sorted(os.listdir(path))]))
+        return self.add_handle((path, [b".", b"..", *sorted(os.listdir(path))]))
 
     def readdir(self, message: SftpMessage) -> bytes:
-        path, names = self.held(message, tuple)
+        path, names = self.get_handle(message, tuple)
         found: list[bytes] = []
         while names and len(found) < 100:
             name = names.pop(0)
@@ -218,7 +218,7 @@ class SftpServer:
             os.replace(message.text(), message.text())
             return
         if what == b"fsync@openssh.com":
-            os.fsync(self.held(message, int))
+            os.fsync(self.get_handle(message, int))
             return
         raise SftpError(UNSUPPORTED, "not supported")
 

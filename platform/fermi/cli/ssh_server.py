@@ -133,7 +133,7 @@ async def _copy_command(running: RunningCommand, reader: Any, writer: Any) -> No
     async def up() -> None:
         while data := await reader.read(CHUNK_BYTES):
             await running.write(data)
-        await running.end()
+        await running.close_stdin()
 
     feeding = asyncio.create_task(up())
     try:
@@ -250,7 +250,7 @@ class _SshSession(asyncssh.SSHServerSession[bytes]):
                 if self._line.qsize() < MAX_QUEUED_CHUNKS:
                     self._chan.resume_reading()
                 if sent is None:
-                    await running.end()
+                    await running.close_stdin()
                 elif isinstance(sent, bytes):
                     await running.write(sent)
                 else:

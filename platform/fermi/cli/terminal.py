@@ -142,7 +142,7 @@ class _AttachedTerminal:
         if self._reads:
             threading.Thread(target=self._read, name="stdin", daemon=True).start()
         elif not self._terminal:
-            self._begin(self._running.end())
+            self._begin(self._running.close_stdin())
         try:
             return await self._ended
         finally:
@@ -186,7 +186,7 @@ class _AttachedTerminal:
 
     async def _take(self, data: bytes) -> None:
         if not self._terminal:
-            await (self._running.write(data) if data else self._running.end())
+            await (self._running.write(data) if data else self._running.close_stdin())
             return
         passed, leaves = self._escape.feed(data)
         if passed:

@@ -42,7 +42,7 @@ class Channel:
         self._beat = asyncio.create_task(self._keep())
         self.answer: dict[str, Any] = {}
 
-    async def ask(self, request: Mapping[str, Any]) -> None:
+    async def send_request(self, request: Mapping[str, Any]) -> None:
         """Send the request and store the answer. Raise ConflictError where the other end refuses it, UnreachableError
         where it does not answer within ANSWER_TIMEOUT_S."""
         with self._told():
@@ -62,7 +62,7 @@ class Channel:
             hint = {"field": "", "hint": self.answer.get("hint") or ""}
             raise ConflictError.of_envelope(409, {**problem, "errors": [{**problem, **hint}]})
 
-    async def say(self, message: bytes | str) -> None:
+    async def send_message(self, message: bytes | str) -> None:
         """Send one message. Raise UnreachableError or ForbiddenError where the channel is closed."""
         with self._told():
             await self._socket.send(message)
@@ -134,11 +134,11 @@ class PortStream(Channel):
 
     async def write(self, data: bytes) -> None:
         for start in range(0, len(data), CHUNK_BYTES):
-            await self.say(data[start : start + CHUNK_BYTES])
+            await self.send_message(data[start : start + CHUNK_BYTES])
 
-    async def end(self) -> None:
+    async def close_sending(self) -> None:
         """Close the sending direction."""
-        await self.say(END_MESSAGE)
+        await self.send_message(END_MESSAGE)
 
     async def read(self) -> AsyncIterator[bytes]:
         """Yield bytes until the other side closes its sending direction."""
@@ -162,7 +162,7 @@ class RunningCommand(Channel):
         for start in range(0, len(data), CHUNK_BYTES):
             await self._frame(protocol.IN, data[start : start + CHUNK_BYTES])
 
-    async def end(self) -> None:
+    async def close_stdin(self) -> None:
         """Close the command's standard input."""
         await self._control({"end": True})
 
@@ -193,7 +193,7 @@ class RunningCommand(Channel):
         raise UnreachableError(f"{self._way.url} does not say how the command ended", code="CONNECTION_LOST")
 
     async def _frame(self, channel: int, payload: bytes) -> None:
-        await self.say(bytes([channel]) + payload)
+        await self.send_message(bytes([channel]) + payload)
 
     async def _control(self, said: Mapping[str, Any]) -> None:
         await self._frame(protocol.CONTROL, json.dumps(said).encode())
@@ -223,7 +223,7 @@ async def command(
 
 async def _send_request(channel: Any, request: Mapping[str, Any]) -> Any:
     try:
-        await channel.ask(request)
+        await channel.send_request(request)
     except BaseException:
         await channel.close()
         raise
@@ -333,7 +333,7 @@ async def copy_both_ways(stream: PortStream, reader: asyncio.StreamReader, write
     async def up() -> None:
         while data := await reader.read(CHUNK_BYTES):
             await stream.write(data)
-        await stream.end()
+        await stream.close_sending()
 
     async def down() -> None:
         async for data in stream.read():

@@ -324,7 +324,7 @@ def run_command(
 
             async def feed() -> None:
                 await running.write(stdin)
-                await running.end()
+                await running.close_stdin()
 
             feeding = asyncio.create_task(feed())
             try:

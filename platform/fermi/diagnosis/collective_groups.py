@@ -37,7 +37,7 @@ class IncompleteCollective:
     """A collective that members of its group have not reached."""
 
     wait: CollectiveWait
-    there: tuple[int, ...]
+    arrived: tuple[int, ...]
     missing: tuple[int, ...]
 
 
@@ -80,7 +80,7 @@ def find_incomplete(waits: Sequence[CollectiveWait], unsure: Collection[int] = (
             if (missing := tuple(sorted(set(there[0].members) - {one.rank for one in there})))
             and not set(missing) & set(unsure)
         ),
-        key=lambda one: (len(one.wait.members), one.there),
+        key=lambda one: (len(one.wait.members), one.arrived),
     )
 
 
@@ -93,7 +93,7 @@ def find_crossed_waits(
     for one in find_incomplete([wait for wait in waits if wait.rank not in unsure], unsure):
         for rank in one.missing:
             other = by_rank.get(rank)
-            waiter = next((by_rank[r] for r in one.there if other and r in other.members), None)
+            waiter = next((by_rank[r] for r in one.arrived if other and r in other.members), None)
             if other and waiter and other.key != waiter.key:
                 return waiter, other
     return None

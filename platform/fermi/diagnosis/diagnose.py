@@ -76,7 +76,7 @@ class QueuePosition:
     alone None: or any time later. `sooner`: changes that would let it start now (`fermi.scheduler.what_if`)."""
 
     number: int
-    of: int
+    total: int
     begins: float | None = None
     early: float | None = None
     late: float | None = None
@@ -307,7 +307,7 @@ def _describe_queue(facts: TaskFacts) -> list[Evidence]:
     if line is None:
         return []
     named = [one for one in line.ahead if one.task][:MAX_NAMED]
-    found = [Evidence("QUEUE_PLACE", {"number": line.number, "of": line.of})]
+    found = [Evidence("QUEUE_PLACE", {"number": line.number, "of": line.total})]
     found += [
         Evidence(
             "QUEUE_AHEAD",

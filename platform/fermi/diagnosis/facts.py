@@ -32,7 +32,7 @@ class SentCode:
     ignores: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, snapshot: str, files: Iterable[SnapshotFile], read: Callable[[str], bytes]) -> Self:
+    def from_snapshot(cls, snapshot: str, files: Iterable[SnapshotFile], read: Callable[[str], bytes]) -> Self:
         """Return the files of a snapshot. `read` returns the content with that SHA-256, and raises OSError."""
         known = [*files]
         ignoring = [one for one in known if one.size and PurePosixPath(one.path).name in IGNORE_FILES]

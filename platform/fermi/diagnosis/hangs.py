@@ -426,7 +426,7 @@ class _Gang:
         return [
             Evidence(
                 "COLLECTIVE_LACKS",
-                {"op": str(one.wait), "ranks": format_names(one.there), "missing": format_names(one.missing)},
+                {"op": str(one.wait), "ranks": format_names(one.arrived), "missing": format_names(one.missing)},
             )
             for one in found[:MAX_GROUPS]
         ]

@@ -37,14 +37,14 @@ class _PulseRecord:
 
 @dataclass(slots=True)
 class RecompileHistory:
-    """What is kept of one attempt. `in_a_row`: looks at a rank without steps, each with new compilations; `quiet`:
-    looks without. `told`: the level that was reported."""
+    """What is kept of one attempt. `in_a_row`: looks at a rank without steps, each with new compilations;
+    `samples_without`: looks without. `reported`: the level that was reported."""
 
     looks: dict[int, list[_PulseRecord]] = field(default_factory=dict)
     in_a_row: dict[int, int] = field(default_factory=dict)
-    quiet: int = 0
+    samples_without: int = 0
     since: float | None = None
-    told: str = ""
+    reported: str = ""
 
 
 def detect_recompiles(
@@ -62,14 +62,14 @@ def detect_recompiles(
             found.append((weight, -rank, pulse, params))
     if not found:
         return _resolve(history, pulses)
-    history.quiet = 0
+    history.samples_without = 0
     weight, _, pulse, params = max(found, key=lambda one: one[:2])
     history.since = now if history.since is None else history.since
     many = weight >= (MANY_STEPS if pulse.step else 2 * MIN_LOOKS)
     level = Level.WARN if many or "gaveUp" in params else Level.INFO
-    if history.told in (level, Level.WARN):
+    if history.reported in (level, Level.WARN):
         return FindingChanges()
-    history.told = level
+    history.reported = level
     return FindingChanges([_build_finding(pulse, places, level, history.since, params, len(found))])
 
 
@@ -112,12 +112,12 @@ def _count_by_looks(history: RecompileHistory, pulse: RankProgress) -> tuple[int
 
 
 def _resolve(history: RecompileHistory, pulses: Mapping[int, RankProgress]) -> FindingChanges:
-    history.quiet += 1
+    history.samples_without += 1
     stepping = any(pulse.step for pulse in pulses.values())
-    if not history.told or (not stepping and history.quiet < MIN_LOOKS):
+    if not history.reported or (not stepping and history.samples_without < MIN_LOOKS):
         return FindingChanges()
-    history.told, history.since = "", None
-    return FindingChanges(over=[RECOMPILES])
+    history.reported, history.since = "", None
+    return FindingChanges(resolved=[RECOMPILES])
 
 
 def _build_finding(

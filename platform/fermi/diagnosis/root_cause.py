@@ -43,7 +43,7 @@ class RankFailure:
     """What is known of one rank's end. `about` fills the text of `why`, a rule's code. `kernel`: the line of the
     kernel's log about it."""
 
-    seen: RankStatus
+    rank_status: RankStatus
     node: str
     exception: str = ""
     at: str = ""
@@ -55,7 +55,7 @@ class RankFailure:
     kernel: str = ""
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         return bool(self.exception or self.why)
 
     def params(self) -> dict[str, Any]:
@@ -65,20 +65,20 @@ class RankFailure:
 
     def finding(self) -> Finding | None:
         """Return the finding, or None where nothing is known."""
-        if not self.known:
+        if not self.is_known:
             return None
-        where = Where(self.seen.rank, self.seen.node_rank, self.node)
-        told = {"rank": self.seen.rank, "node": self.node, **({"at": self.at} if self.at else {})}
+        where = Where(self.rank_status.rank, self.rank_status.node_rank, self.node)
+        told = {"rank": self.rank_status.rank, "node": self.node, **({"at": self.at} if self.at else {})}
         params = {**told, "exception": self.exception} if not self.why else {**told, **(self.about or {})}
         evidence = [Evidence("KERNEL_SAID", told, [self.kernel], where)] if self.kernel else []
         evidence += [Evidence("RANK_PRINTED", told, list(self.lines), where)] if self.lines else []
-        error = (self.seen.error or {}).get("at")
+        error = (self.rank_status.error or {}).get("at")
         return Finding(
             self.why or UNCAUGHT,
             self.rule.level if self.rule else Level.FAIL,
             params,
             [where],
-            since=error or self.seen.ended_at,
+            since=error or self.rank_status.ended_at,
             evidence=evidence,
             actions=_list_actions(self, params),
         )
@@ -102,11 +102,11 @@ def explain_failure(
         told = explain_rank(seen, node, read_tail(seen.rank), table, addresses or {}, facts or JobFacts())
         if first is None:
             first = told
-        if told.known and not told.follows:
+        if told.is_known and not told.follows:
             return told
-        if _was_killed(first.seen):
+        if _was_killed(first.rank_status):
             break  # that explains what its peers say
-    return first if first and first.known else None
+    return first if first and first.is_known else None
 
 
 def explain_rank(
@@ -255,7 +255,7 @@ class _DashForMissing(dict[str, Any]):
 
 def _list_actions(failure: RankFailure, params: Mapping[str, Any]) -> list[Action]:
     found: list[Action] = []
-    here = {"node": failure.node, "nodeRank": failure.seen.node_rank, "at": failure.at, **params}
+    here = {"node": failure.node, "nodeRank": failure.rank_status.node_rank, "at": failure.at, **params}
     for one in failure.rule.actions if failure.rule else ():
         code = ActionCode(one["do"])
         filled = {name: _fill_text(value, here) for name, value in one.items() if name != "do"}
@@ -271,4 +271,4 @@ def _list_actions(failure: RankFailure, params: Mapping[str, Any]) -> list[Actio
         and not (failure.rule and failure.rule.elsewhere)
     ):
         found.append(build_action(ActionCode.EDIT_SCRIPT, at=failure.at))
-    return [*found, build_action(ActionCode.SEE_LOG, rank=failure.seen.rank)]
+    return [*found, build_action(ActionCode.SEE_LOG, rank=failure.rank_status.rank)]

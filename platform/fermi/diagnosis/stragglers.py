@@ -84,7 +84,7 @@ class _Streak:
     moved: float
     pause: float = 0.0
     absent: int = 0
-    told: str = ""
+    reported: str = ""
 
     def record_step(self, step: int, moment: float) -> None:
         """Record the step at this time."""
@@ -105,8 +105,8 @@ class StepHistory:
 class FindingChanges:
     """Findings that are new or have become worse, and the codes of those that are over."""
 
-    found: Sequence[Finding] = ()
-    over: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
+    resolved: Sequence[str] = ()
 
 
 def detect_stragglers(
@@ -127,10 +127,10 @@ def detect_stragglers(
         if streak is None:
             continue
         if streak.absent >= RESOLVED_LOOKS:
-            over += [code] if streak.told else []
+            over += [code] if streak.reported else []
             del history.streaks[code]
         elif streak.key == key and (level := _choose_level(streak, code, alive, slowest, step, now)):
-            streak.told = level
+            streak.reported = level
             if code == STRAGGLER and slowest:
                 found.append(_build_straggler_finding(alive, slowest, places, level, streak.since))
             elif pace:
@@ -164,7 +164,7 @@ def _update_streak(history: StepHistory, code: str, key: int | None, step: int, 
     every look."""
     streak = history.streaks.get(code)
     if streak and streak.key != key:
-        if streak.told:
+        if streak.reported:
             streak.absent += 1
             return streak
         del history.streaks[code]
@@ -195,7 +195,7 @@ def _choose_level(
     if streak.pause > MAX_PAUSE_SHARE * lasts:
         return None
     level = Level.WARN if lasts >= WARNING_SECONDS[code] else Level.INFO
-    return None if streak.told == level else level
+    return None if streak.reported == level else level
 
 
 def _compute_others_wait(alive: Sequence[RankProgress], slowest: RankProgress) -> float:

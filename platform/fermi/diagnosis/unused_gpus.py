@@ -22,11 +22,11 @@ LASTING_SECONDS = 12.0
 
 @dataclass(slots=True)
 class UnusedGpuHistory:
-    """What is kept of one attempt: by rank, since when it is seen without a GPU. `told`: the ranks that were
+    """What is kept of one attempt: by rank, since when it is seen without a GPU. `reported`: the ranks that were
     reported."""
 
     since: dict[int, float] = field(default_factory=dict)
-    told: tuple[int, ...] = ()
+    reported: tuple[int, ...] = ()
 
 
 def detect_unused_gpus(
@@ -38,7 +38,7 @@ def detect_unused_gpus(
     for rank in sorted(places):
         pulse = pulses.get(rank)
         if pulse is None or now - pulse.at >= STALE_SECONDS:  # nobody knows how it is now
-            lasts = rank in history.told
+            lasts = rank in history.reported
         elif pulse.gpu_open is False:
             lasts = now - history.since.setdefault(rank, now) >= LASTING_SECONDS
         else:
@@ -47,11 +47,11 @@ def detect_unused_gpus(
         if lasts:
             found.append(rank)
     without = tuple(found)
-    if without == history.told:
+    if without == history.reported:
         return FindingChanges()
-    before, history.told = history.told, without
+    before, history.reported = history.reported, without
     if not without:
-        return FindingChanges(over=[GPU_NOT_USED] if before else ())
+        return FindingChanges(resolved=[GPU_NOT_USED] if before else ())
     return FindingChanges([_build_finding(without, pulses, places, min(history.since[rank] for rank in without))])
 
 

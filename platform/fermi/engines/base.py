@@ -4,6 +4,7 @@ environments that its engine knows) and `environments` (dev environments that it
 `texts.toml`."""
 
 import socket
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -53,11 +54,31 @@ def build_rank_unreachable_error(handle: Handle, rank: int, why: str = "") -> Ba
     return BackendError("RANK_OUT_OF_REACH", rank=rank, task=handle.task_id, why=why or "no answer in time")
 
 
+FORMER_NAMES = {
+    "beside": "get_rank_exec",
+    "forget": "delete_attempt",
+    "here": "is_local",
+    "lacks": "find_missing_packages",
+    "ways": "find_run_locations",
+}
+"""Names of the release after 0.1.0 by those before it; a plug-in that defines a former one works until the next
+release."""
+
+
 class Backend(ABC):
     """Engine as the platform uses it. All methods raise `fermi.jobs.errors.BackendError` when the engine cannot be
     asked."""
 
-    here: bool = False
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Give members that a plug-in defines under a former name their present one, and warn."""
+        super().__init_subclass__(**kwargs)
+        for former in FORMER_NAMES.keys() & vars(cls).keys():
+            present = FORMER_NAMES[former]
+            warnings.warn(f"{cls.__qualname__}.{former} is {present} now; the former name goes soon", FutureWarning, 3)
+            if present not in vars(cls):
+                setattr(cls, present, vars(cls)[former])
+
+    is_local: bool = False
     """Whether all its nodes are this very machine."""
     alike: bool = True
     """Whether a distribution that one node lacks is missing on all."""
@@ -70,7 +91,7 @@ class Backend(ABC):
         """Return what is wrong with the job on this engine (a script that is not there, …); may query the engine."""
         return []
 
-    def ways(self, job: JobSpec) -> Mapping[str, RunLocations]:
+    def find_run_locations(self, job: JobSpec) -> Mapping[str, RunLocations]:
         """Return what is possible for each node of the job, by id: whether its ranks can run inside of its environment,
         and beside it. Nodes with one possibility alone are left out."""
         return {}
@@ -84,7 +105,9 @@ class Backend(ABC):
         script, or it cannot be read from here."""
         return b""
 
-    def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
+    def find_missing_packages(
+        self, node: Node, distributions: Sequence[str], job: JobSpec | None = None
+    ) -> list[str] | None:
         """Return which of the distributions the interpreter that runs the node's ranks lacks; None where it cannot be
         asked. `job`: may name another interpreter."""
         return None
@@ -154,7 +177,7 @@ class Backend(ABC):
         """Prepare to start a job that imports `preload` soon, where that makes the start faster."""
         return
 
-    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
+    def get_rank_exec(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
         """Return how commands are started beside a rank of a running attempt; `rendered` is what was sent. Raise
         `build_rank_not_running_error` where the engine knows that the rank does not run."""
         raise BackendError("BESIDE_RANK_NOT_HERE", permanent=True)
@@ -164,7 +187,7 @@ class Backend(ABC):
         most. Raise BackendError."""
         raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
 
-    def forget(self, handle: Handle) -> None:
+    def delete_attempt(self, handle: Handle) -> None:
         """Remove what the engine keeps of an attempt that has ended (not its logs)."""
         return
 
@@ -178,7 +201,8 @@ class RemoteBackend(Protocol):
         """Have logs downloaded, and call `on_change` with the name of each attempt that changed, until `stop`."""
 
     def orphans(self, live: Collection[str]) -> Sequence[Handle]:
-        """Return attempts that the engine has and that are not among `live` (names), to be passed to `forget`."""
+        """Return attempts that the engine has and that are not among `live` (names), to be passed to
+        `delete_attempt`."""
 
 
 def _find_nothing(connection: Mapping[str, Any]) -> list[Any]:
@@ -213,7 +237,7 @@ class BackendCheck:
         json_shape.refuse_unknown_keywords(self.CONNECTION)
 
     @classmethod
-    def of(cls, module: ModuleType | None) -> Self:
+    def from_module(cls, module: ModuleType | None) -> Self:
         """Return the functions of a module, with defaults for what it lacks."""
         return cls(**{one.name: getattr(module, one.name) for one in fields(cls) if hasattr(module, one.name)})
 

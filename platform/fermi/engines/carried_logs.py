@@ -79,7 +79,7 @@ class ReportCache:
         self._data_dir = data_dir
         self._known: dict[str, tuple[int, dict[str, Any]]] = {}
 
-    def of(self, task_id: str, attempt: int, nodes: Iterable[int]) -> dict[int, dict[str, Any]]:
+    def get_reports(self, task_id: str, attempt: int, nodes: Iterable[int]) -> dict[int, dict[str, Any]]:
         """Return the reports of these nodes, by node rank."""
         files = AttemptFiles(self._data_dir, task_id, attempt)
         return {node_rank: self._one(files, node_rank) for node_rank in nodes}

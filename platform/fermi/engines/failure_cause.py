@@ -42,13 +42,13 @@ def find_failure_cause(
     ranks = list(ranks)
     ends = _list_ends(ranks)
     culprit = first_failure.find_first_failure(ends)
-    if losses and (culprit is None or culprit.asked):
+    if losses and (culprit is None or culprit.stop_requested):
         return losses[0].cause
     if culprit and (
         explaining := [loss for loss in losses if first_failure.is_explained_by_host_loss(culprit, loss.heard_at)]
     ):
         return min(explaining, key=lambda loss: loss.heard_at or 0.0).cause
-    if culprit is None or culprit.asked:
+    if culprit is None or culprit.stop_requested:
         return _find_outside_stop(ranks, node_name)
     seen = next(rank for rank in ranks if rank.rank == culprit.rank)
     about = {

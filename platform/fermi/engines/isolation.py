@@ -90,12 +90,12 @@ class SandboxPaths:
 @dataclass(frozen=True, slots=True)
 class Isolation:
     """Isolation that is available. `view`: tasks see a file system of their own (`fermi.runner.mounts`). `reasons`: why
-    there is no more. `wanted`: False where the operator turned it off."""
+    there is no more. `enabled`: False where the operator turned it off."""
 
     landlock: bool
     user: TaskUser | None
     reasons: tuple[CodedMessage, ...] = ()
-    wanted: bool = True
+    enabled: bool = True
     view: bool = False
 
     @property
@@ -106,19 +106,19 @@ class Isolation:
     @property
     def code(self) -> str:
         """Code of `fermi.messages` for the kind of isolation."""
-        if not self.wanted:
+        if not self.enabled:
             return "ISOLATION_OFF"
         if self.user:
             return "ISOLATION_BOTH" if self.landlock else "ISOLATION_USER"
         return "ISOLATION_LANDLOCK" if self.landlock else "ISOLATION_NONE"
 
-    def said(self) -> list[CodedMessage]:
+    def list_messages(self) -> list[CodedMessage]:
         """Return the messages for users: the kind of isolation, then why there is no more."""
         return [(self.code, {"user": self.user.name if self.user else ""}), *self.reasons]
 
     def sentences(self, lang: str) -> str:
         """Return these messages as one text in a language."""
-        return " ".join(messages.render_text(code, lang, **params)[0] for code, params in self.said())
+        return " ".join(messages.render_text(code, lang, **params)[0] for code, params in self.list_messages())
 
     def order(
         self, paths: SandboxPaths, *, own: Sequence[Path], readable: Sequence[Path], logs: Path, home: Path
@@ -173,7 +173,7 @@ def choose_isolation(mode: str, paths: SandboxPaths) -> Isolation:
 @lru_cache
 def _choose_isolation(mode: str, place: SandboxPaths, name: str) -> Isolation:
     if mode == "off":
-        return Isolation(False, None, wanted=False)
+        return Isolation(False, None, enabled=False)
     reasons: list[CodedMessage] = []
     landlock, user, view = False, None, False
     if mode in ("auto", "landlock"):

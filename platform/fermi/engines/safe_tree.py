@@ -49,7 +49,7 @@ class SafeTree:
                 raise FileNotFoundError(path)
             return os.fdopen(file, "rb")
 
-    def look(self, path: str) -> SafeTreeEntry:
+    def get_entry(self, path: str) -> SafeTreeEntry:
         """Return a file or folder. Raise OSError."""
         if not path:
             with self._folder("") as there:
@@ -60,7 +60,7 @@ class SafeTree:
             raise FileNotFoundError(path)
         return found
 
-    def entries(self, path: str = "") -> list[SafeTreeEntry]:
+    def list_entries(self, path: str = "") -> list[SafeTreeEntry]:
         """Return the entries of one folder, folders first, each by name; without links, special files and names that
         are not UTF-8. Raise OSError."""
         found = []
@@ -82,7 +82,7 @@ class SafeTree:
         left = [path]
         while left:
             try:
-                entries = self.entries(left.pop())
+                entries = self.list_entries(left.pop())
             except OSError:
                 continue
             yield from entries

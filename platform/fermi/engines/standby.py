@@ -30,7 +30,7 @@ class StandbyStatus:
 def request_standby(session: InsideSession, modules: Iterable[str], seconds: float) -> StandbyStatus:
     """Keep a process with `modules` imported until nothing has requested it for `seconds`; 0: end it. Return its state.
     Raise InsideError."""
-    return parse_standby(session.ask("stand-by", modules=[*modules], seconds=seconds, yields=YIELD_OPTIONS))
+    return parse_standby(session.request("stand-by", modules=[*modules], seconds=seconds, yields=YIELD_OPTIONS))
 
 
 def parse_standby(answer: Mapping[str, Any]) -> StandbyStatus:

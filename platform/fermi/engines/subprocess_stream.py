@@ -37,7 +37,7 @@ def open_ready_stream(command: Sequence[str], env: Mapping[str, str], seconds: f
         return stream
     stream.close()
     process.terminate()
-    raise ProgramNotReadyError(complaints.said())
+    raise ProgramNotReadyError(complaints.read_text())
 
 
 def open_stream(
@@ -88,7 +88,7 @@ class StderrTail:
                 self._heard = (self._heard + more)[-MAX_STDERR_CHARS:]
         self._process.wait()
 
-    def said(self) -> str:
+    def read_text(self) -> str:
         """Return the last `MAX_STDERR_CHARS` characters, once the process has closed its standard error or a second has
         passed."""
         self._thread.join(DRAIN_SECONDS)

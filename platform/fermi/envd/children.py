@@ -61,7 +61,7 @@ class Children:
         processes.adopt_orphans()
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self.reap)
 
-    def begin(
+    def start(
         self, command: Sequence[str], streams: tuple[int, int, int], cwd: str, env: Mapping[str, str] | None = None,
         *, tty: bool = False, kept: Iterable[int] = (), within: str | None = "service",
     ) -> Child:  # fmt: skip

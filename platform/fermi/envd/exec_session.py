@@ -39,7 +39,7 @@ def check_request(request: Mapping[str, Any]) -> None:
 
 
 class ExecSession:
-    """One command. `begin` raises EnvdRefusedError; `serve` ends with the command, and with the last frame."""
+    """One command. `start` raises EnvdRefusedError; `serve` ends with the command, and with the last frame."""
 
     def __init__(self, children: Children, request: Mapping[str, Any], cwd: str) -> None:
         self.tty: Mapping[str, Any] | None = request.get("tty")
@@ -53,7 +53,7 @@ class ExecSession:
         self._input = -1
         self.child: Child | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start the process. Raises EnvdRefusedError."""
         try:
             self._begin()
@@ -75,7 +75,7 @@ class ExecSession:
             self._ours = [(wire.OUT, out), (wire.ERR, err)]
             streams = (given, out_there, err_there)
         try:
-            self.child = self._children.begin(self.command, streams, self.cwd, self.env, tty=bool(self.tty))
+            self.child = self._children.start(self.command, streams, self.cwd, self.env, tty=bool(self.tty))
         finally:
             for stream in set(streams):
                 os.close(stream)

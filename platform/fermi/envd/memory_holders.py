@@ -29,7 +29,9 @@ class MemoryHolders:
         self._rates = CounterRates()
         self._gpus = gpus.find_gpu_reader(visible, self._rates) if visible != "" else None
 
-    def look(self, pids: Iterable[int], now: float, idle: int | None) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    def list_holders(
+        self, pids: Iterable[int], now: float, idle: int | None
+    ) -> tuple[list[dict[str, Any]], dict[str, int]]:
         """Return the processes, the largest first, and the process of each kernel. `idle`: the session of a service
         that holds nothing by itself; kernels and terminals have their own."""
         memory = self._on_gpus(now)
@@ -55,7 +57,7 @@ class MemoryHolders:
         if self._gpus is None:
             return {}
         with contextlib.suppress(Exception):  # a driver that does not answer delays nothing
-            self._gpus.look(now)
+            self._gpus.read_gpus(now)
         return self._gpus.memory
 
 

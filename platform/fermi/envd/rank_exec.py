@@ -68,12 +68,12 @@ class RankExecServer:
         given = request.get("env") or {}
         path = given.get("PATH") or self.env.get("PATH") or os.environ.get("PATH", os.defpath)
         running = ExecSession(self.children, {**request, "env": {"FERMI_PATH": path, **given}}, self.cwd)
-        running.begin()
+        running.start()
         writer.write(wire.encode_line({"ok": True}))
         await writer.drain()
         await running.serve(reader, writer, lambda: None)
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         """Kill all processes and remove the sandbox."""
         await self.children.end_all()
         for confinement in self.confinements.values():
@@ -114,7 +114,7 @@ async def serve_stream(
         await _write_message(writer, {"ok": False, "code": "KEEPER_REQUEST_INVALID", "params": {}})
     finally:
         if beside:
-            await beside.end()
+            await beside.stop()
 
 
 async def _read_message(reader: asyncio.StreamReader) -> dict[str, Any]:

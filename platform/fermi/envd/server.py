@@ -77,8 +77,8 @@ class EnvdConnection:
         elif what == "code":
             await self._code(request)
         elif what == "status":
-            await self.keeper.look()
-            told = self.keeper.told()
+            await self.keeper.update()
+            told = self.keeper.build_status()
             await self._say(
                 {"ok": True, **told, "doors": self.keeper.doors(), "processes": told["activity"]["holders"]}
             )
@@ -148,7 +148,7 @@ class EnvdConnection:
 
     async def _run(self, request: dict[str, Any]) -> None:
         running = ExecSession(self.keeper.children, request, self.keeper.spec["workspace"])
-        running.begin()
+        running.start()
         await self._say({"ok": True})
         self.keeper.used()
         with self._connected():

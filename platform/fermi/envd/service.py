@@ -94,7 +94,7 @@ class ServiceSupervisor:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), left)
 
-    async def end(self, grace_seconds: float) -> None:
+    async def stop(self, grace_seconds: float) -> None:
         """End it. Jupyter ends its kernels itself when it is asked."""
         if self._task:
             self._task.cancel()
@@ -116,7 +116,7 @@ class ServiceSupervisor:
             try:
                 self.python = os.path.join(await self._told(command, "", "PYTHON_NOT_MADE"), "bin", "python")
             except ServiceError as failed:
-                self.note(f"fermi: {failed.cause['code']} {failed.cause['params']}")
+                self.write_note(f"fermi: {failed.cause['code']} {failed.cause['params']}")
                 return
             self._name_interpreter()
             own_python = {"VIRTUAL_ENV": own, "FERMI_PYTHON": self.python}
@@ -226,7 +226,7 @@ class ServiceSupervisor:
             os.unlink(self.socket, dir_fd=self.folder)
         nothing, (out, there) = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         try:
-            self.child = self.children.begin(
+            self.child = self.children.start(
                 command, (nothing, there, there), self.spec["workspace"], self.variables, kept=[self.folder]
             )
         finally:
@@ -285,7 +285,7 @@ class ServiceSupervisor:
     async def _fails(self, command: Sequence[str]) -> bool:
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         try:
-            child = self.children.begin(command, (nothing, nothing, nothing), "/")
+            child = self.children.start(command, (nothing, nothing, nothing), "/")
         finally:
             os.close(nothing)
         return await asyncio.shield(child.ended) != 0
@@ -305,7 +305,7 @@ class ServiceSupervisor:
             self._do(doing, line="")
         nothing, (out, there) = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
         try:
-            child = self.children.begin(
+            child = self.children.start(
                 command, (nothing, there, there), "/", {"PYTHONPATH": os.environ.get("PYTHONPATH", "")},
                 within=within,
             )  # fmt: skip
@@ -341,7 +341,7 @@ class ServiceSupervisor:
 
     # --- what is told of it ---
 
-    def note(self, line: str) -> None:
+    def write_note(self, line: str) -> None:
         """Write a line into the log, and keep it among the last lines for a cause."""
         self._said.append(line)
         self._log(f"{line}\n".encode())

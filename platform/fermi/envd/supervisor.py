@@ -87,7 +87,7 @@ class EnvironmentDaemon:
             server.close()
         for task in tasks:
             task.cancel()
-        await self.service.end(self.grace_seconds())
+        await self.service.stop(self.grace_seconds())
         await self.children.end_all()
         self._close()
 
@@ -157,7 +157,7 @@ class EnvironmentDaemon:
         jupyter = self.service.jupyter
         if jupyter is None or self.service.state != "up" or not await jupyter.end_kernel(kernel):
             return False
-        await self.look()
+        await self.update()
         return True
 
     # --- what is told ---
@@ -165,7 +165,7 @@ class EnvironmentDaemon:
     async def _look(self) -> None:
         while True:
             with contextlib.suppress(Exception):  # what cannot be looked at ends nothing
-                await self.look()
+                await self.update()
             await asyncio.sleep(ACTIVITY_POLL_SECONDS)
 
     async def _keep_bounds(self) -> None:
@@ -177,8 +177,8 @@ class EnvironmentDaemon:
                 self.children.reap()
                 self.end_with_cause(self.disk_use.found)
             with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
-                if found := self.bounds.look():
-                    self.service.note(f"fermi: {found.pop('code')} {found}")
+                if found := self.bounds.check():
+                    self.service.write_note(f"fermi: {found.pop('code')} {found}")
                     processes.kill_descendants()
                     self.children.reap()
             await asyncio.sleep(BOUNDS_POLL_SECONDS)
@@ -187,7 +187,7 @@ class EnvironmentDaemon:
         """End the run because of a cause of `fermi.runner.disk_usage`."""
         params = {name: value for name, value in cause.items() if name not in ("code", "task")}
         self.passed = {"code": DISK_CAUSE_CODES[cause["code"]], "params": params}
-        self.service.note(f"fermi: {self.passed['code']} {params}")
+        self.service.write_note(f"fermi: {self.passed['code']} {params}")
         self.ending.set()
 
     def refuse(self, cause: Mapping[str, Any]) -> None:
@@ -195,11 +195,13 @@ class EnvironmentDaemon:
         self.end_with_cause(cause)
         self._close()
 
-    async def look(self) -> None:
+    async def update(self) -> None:
         """Update kernels and memory holders."""
         now = time.time()
         service = self.service.child if self.service.kind != "custom" else None
-        holders, kernel_pids = self.held.look(self.children.pids(), time.monotonic(), service.pid if service else None)
+        holders, kernel_pids = self.held.list_holders(
+            self.children.pids(), time.monotonic(), service.pid if service else None
+        )
         kernels = []
         if self.service.jupyter and self.service.state == "up":
             kernels = await self.service.jupyter.kernels()
@@ -223,7 +225,7 @@ class EnvironmentDaemon:
         own = [] if self.service.kind == "custom" else [{"name": self.service.kind, "port": None}]
         return own + [dict(port) for port in self.spec["ports"]]
 
-    def told(self) -> dict[str, Any]:
+    def build_status(self) -> dict[str, Any]:
         """Return the run's own part of the status."""
         service = self.service
         return {
@@ -235,7 +237,7 @@ class EnvironmentDaemon:
         """Write the status file. If the disk is full, the next call writes it."""
         ready = self.spec["lazy"] or self.service.state == "up"
         said = state or ("running" if ready else "starting")
-        self.status.update(state=said, ranks=self.children.leaders(), **self.told())
+        self.status.update(state=said, ranks=self.children.leaders(), **self.build_status())
         with contextlib.suppress(OSError):
             files.write_json_atomically(self.paths.status, self.status, 0o600)
 

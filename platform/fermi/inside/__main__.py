@@ -40,7 +40,7 @@ def serve_requests(home: str) -> None:
         "digest": lambda request, _: output_files.hash_file(home, request),
         "follow": lambda request, _: following.follow(request),
         "cancel": lambda request, _: following.cancel(request),
-        "forget": lambda request, _: following.forget(request),
+        "forget": lambda request, _: following.delete_attempt(request),
     }
     output.write(protocol.READY_LINE)
     while (came := protocol.read_message(source)) is not None:

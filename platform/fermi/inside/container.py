@@ -22,7 +22,7 @@ def describe_container(home: str, root: str = "/") -> dict[str, Any]:
     """Return its limits and usage (bytes; `processors` is a number of CPUs), its network interfaces and RDMA devices.
     `home`: the folder of our files."""
     files = ProcFiles(root)
-    used = NodeReader(files, CounterRates()).look(0.0)
+    used = NodeReader(files, CounterRates()).read_values(0.0)
     memory = {"memory_limit": used.get("memory_total"), "memory_used": used.get("memory")}
     group = ControlGroup(files)
     limit, quota = group.memory()[0], group.processors()

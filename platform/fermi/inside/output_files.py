@@ -62,7 +62,7 @@ class OutputLister:
         self._since: dict[str, tuple[FileStamp, float]] = {}
         self._snapshot: tuple[int, frozenset[str]] | None = None
 
-    def look(self, *, over: bool) -> tuple[list[FileRow], bool]:
+    def list_files(self, *, over: bool) -> tuple[list[FileRow], bool]:
         """Return the rows, and whether there are more than a list may have. `over`: nothing is written any more."""
         rows: list[FileRow] = []
         left, given, moment = MAX_NAMES, read_sent_files(self._home, self._task), time.monotonic()

@@ -106,7 +106,7 @@ class FollowedAttempt:
         if self.written is None or (time.monotonic() < self.list_at and over <= is_final):
             return False
         began = time.monotonic()
-        rows, more = self.written.look(over=over) if self.spec.exists() else (None, False)
+        rows, more = self.written.list_files(over=over) if self.spec.exists() else (None, False)
         pause = LIST_ENDED_SECONDS if over else LIST_SECONDS
         self.list_at = time.monotonic() + max(pause, (time.monotonic() - began) / MAX_LIST_SHARE)
         found = {"files": rows, "more": more, "final": over}
@@ -158,7 +158,7 @@ class AttemptFollower:
                 attempt.told = None
         return {}
 
-    def forget(self, request: dict[str, Any]) -> dict[str, Any]:
+    def delete_attempt(self, request: dict[str, Any]) -> dict[str, Any]:
         """Answer `forget`: remove the attempt's folder once nothing of it lives; `gone`: whether that is so."""
         folder = node_runs.get_run_folder(self._home, request["of"])
         specs = [path for path in folder.glob("node-*.json") if "." not in path.stem]

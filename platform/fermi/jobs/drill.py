@@ -82,12 +82,13 @@ class RankKilled:
 
 @dataclass(frozen=True, slots=True)
 class ResumedAttempt:
-    """The attempt after it. `said`: the step that the script says it resumed from; `told`: from where it was to resume.
+    """The attempt after it. `reported_step`: the step that the script says it resumed from; `resume_from`: from where
+    it was to resume.
     `first`, `last`: the steps that it printed; `stepped_at`: when it printed the first one beyond the resumed step."""
 
     began_at: float | None = None
-    said: int | None = None
-    told: str = ""
+    reported_step: int | None = None
+    resume_from: str = ""
     first: int | None = None
     last: int | None = None
     count: int = 0
@@ -96,13 +97,13 @@ class ResumedAttempt:
     @property
     def step(self) -> int | None:
         """The step that it resumed from, as it says or as its first step shows."""
-        return self.said if self.said is not None or self.first is None else max(self.first - 1, 0)
+        return self.reported_step if self.reported_step is not None or self.first is None else max(self.first - 1, 0)
 
     @property
     def advanced(self) -> bool:
         """Whether it got beyond the resumed step, or, where that is unknown, from one step to another."""
-        if self.said is not None:
-            return self.last is not None and self.last > self.said
+        if self.reported_step is not None:
+            return self.last is not None and self.last > self.reported_step
         return self.count > 1
 
 
@@ -161,7 +162,7 @@ def _decide_verdict(
     if step is None:
         return UNKNOWN, "DRILL_STEPS_UNKNOWN", about
     if step == 0 or (
-        resumed.said is None and first is not None and resumed.first is not None and resumed.first <= first
+        resumed.reported_step is None and first is not None and resumed.first is not None and resumed.first <= first
     ):
         return FAIL, "DRILL_NOT_ANNOUNCED" if killed.announced is None else "DRILL_FROM_START", about
     lost = max(killed.last - step, 0) if killed.last is not None else None

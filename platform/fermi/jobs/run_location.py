@@ -1,8 +1,8 @@
 """Decides whether a node's ranks run inside of its dev environment, in its own container with its own packages, or
 beside it.
 
-An engine says for each environment what is possible (`Backend.ways`); the decision is made here for each environment by
-itself, so one job may have both. Pure.
+An engine says for each environment what is possible (`Backend.find_run_locations`); the decision is made here for each
+environment by itself, so one job may have both. Pure.
 """
 
 from collections.abc import Mapping

@@ -355,7 +355,7 @@ class Handle:
     world_size: int
 
     @classmethod
-    def of(cls, name: str) -> Self:
+    def from_name(cls, name: str) -> Self:
         """Return the handle of a name; the number of ranks is not in it: 0. Raises ValueError for what is no attempt's
         name."""
         task_id, number = parse_run_name(name)

@@ -45,7 +45,7 @@ def list_missing_packages(
 ) -> list[str] | None:  # fmt: skip
     """Return which packages the node lacks; None: unknown. The versions that the environment states count where its
     engine cannot tell, unless a task names an interpreter: that may be another one than the environment means."""
-    lack = backend.lacks(node, names, spec)
+    lack = backend.find_missing_packages(node, names, spec)
     told = not (spec and spec.python) and all(node.versions.get(name) for name in names)
     return [] if lack is None and told else lack
 

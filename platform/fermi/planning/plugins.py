@@ -96,7 +96,7 @@ def get_backend(name: str, connection: dict[str, Any]) -> Backend:
 
 def get_check(name: str) -> BackendCheck:
     """Return the checks of an engine. Raises UnknownNameError (BACKEND_UNKNOWN)."""
-    return BackendCheck.of(_load_part(name, "check"))
+    return BackendCheck.from_module(_load_part(name, "check"))
 
 
 def get_discovery(name: str) -> DiscoveryModule | None:

@@ -85,7 +85,7 @@ class TaskTemplate:
     small: TemplateVariant
     texts: Mapping[str, Mapping[str, Any]]
 
-    def said(self, lang: str) -> Mapping[str, Any]:
+    def localize(self, lang: str) -> Mapping[str, Any]:
         return {**self.texts[FALLBACK], **self.texts.get(lang, {})}
 
 

@@ -23,18 +23,18 @@ class NodeUnderTest:
 
 @dataclass(slots=True)
 class PreflightFacts:
-    """Facts by rank, or by pair of ranks. `said`: hello, node, devices, head, end. `heard`: whose datagrams a node
-    received."""
+    """Facts by rank, or by pair of ranks. `by_rank`: hello, node, devices, head, end. `received_from`: whose datagrams
+    a node received."""
 
-    said: dict[int, dict[str, Fact]] = field(default_factory=lambda: defaultdict(dict))
+    by_rank: dict[int, dict[str, Fact]] = field(default_factory=lambda: defaultdict(dict))
     pairs: dict[tuple[int, int], Fact] = field(default_factory=dict)
     bandwidth: dict[tuple[int, int], float] = field(default_factory=dict)
-    heard: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    received_from: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     together: dict[int, Fact] = field(default_factory=dict)
 
     def get(self, rank: int, kind: str) -> Fact:
         """Return a fact; empty when it was not printed."""
-        return self.said.get(rank, {}).get(kind, {})
+        return self.by_rank.get(rank, {}).get(kind, {})
 
     def joined(self, rank: int) -> bool:
         """Return whether the node and the head found each other; the head is joined when it could listen."""
@@ -65,9 +65,9 @@ def sort_facts(facts: Iterable[Mapping[str, Any]]) -> PreflightFacts:
                 key = rank, fact["to"]
                 found.bandwidth[key] = max(found.bandwidth.get(key, 0.0), fact["mbps"])
             case "heard":
-                found.heard[rank] |= set(fact["from"])
+                found.received_from[rank] |= set(fact["from"])
             case "together":
                 found.together[rank] = dict(fact)
             case _:
-                found.said[rank][kind] = dict(fact)
+                found.by_rank[rank][kind] = dict(fact)
     return found

@@ -43,7 +43,7 @@ class _LinkJudge:
         self.members, self.facts, self.found = members, facts, LinkFindings()
         self.names = {member.rank: member.name for member in members}
         self.pods = {member.rank: member.pod for member in members if member.pod}
-        self.silent = {member.rank for member in members if not facts.said.get(member.rank)}
+        self.silent = {member.rank for member in members if not facts.by_rank.get(member.rank)}
         self.explained: set[Pair] = set()
 
     def judged(self) -> LinkFindings:
@@ -217,7 +217,7 @@ class _LinkJudge:
     def _why(self, pair: Pair) -> PreflightFinding:
         """A TCP connection needs both directions, a datagram only one: it tells which one is dead."""
         here, there = pair
-        there_heard, here_heard = here in self.facts.heard[there], there in self.facts.heard[here]
+        there_heard, here_heard = here in self.facts.received_from[there], there in self.facts.received_from[here]
         fact = self.facts.pairs.get(pair, {})
         params = {
             "from": self.names[here], "to": self.names[there], "why": fact.get("free", "timeout"),

@@ -18,7 +18,7 @@ SHM_WARN_MB = 512
 
 
 def check_node(member: NodeUnderTest, facts: PreflightFacts, stack: str) -> list[PreflightFinding]:
-    if not facts.said.get(member.rank):
+    if not facts.by_rank.get(member.rank):
         return [PreflightFinding("answer", FAIL, "NODE_SILENT", {"node": member.name})]
     found = []
     if not facts.get(member.rank, "end"):

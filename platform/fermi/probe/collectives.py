@@ -90,7 +90,7 @@ class CollectiveWatcher(threading.Thread):
             last, period = now, PERIOD_SECONDS if now - began < SLOW_LOOK_SECONDS else SLOW_PERIOD_SECONDS
 
     def _sample_place(self, now: float) -> None:
-        self.places.look(waits=bool(self.active_since))
+        self.places.take_sample(waits=bool(self.active_since))
         if now - self.placed_at >= PLACE_PERIOD_SECONDS:
             self.placed_at = now
             self.page.text("place", self.places.most())

@@ -32,7 +32,7 @@ class StackSampler:
         self.main = main
         self.looks: deque[SampledPlace | None] = deque(maxlen=MAX_LOOKS)
 
-    def look(self, *, waits: bool) -> None:
+    def take_sample(self, *, waits: bool) -> None:
         """Take a sample. `waits`: the rank is in a collective, so it is in none of its own code."""
         self.looks.append(None if waits else _find_place(sys._current_frames().get(self.main)))
 

@@ -99,7 +99,7 @@ class Bounds:
             soft = min(soft, self.open_files) if soft != resource.RLIM_INFINITY else self.open_files
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, self.open_files))
 
-    def look(self, *, certainly: bool = False) -> dict[str, Any] | None:
+    def check(self, *, certainly: bool = False) -> dict[str, Any] | None:
         """Return the cause if the node has to end, or None while it keeps its limits. Call it several times a second.
         `certainly`: count in any case."""
         now, machine = time.monotonic(), _read_machine_use()

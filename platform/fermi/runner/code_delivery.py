@@ -59,7 +59,7 @@ class CodeDelivery:
         """Wait for at most `seconds` or a signal on `wake`, and return True if `doing` has to be reported."""
         if self._heard in select.select([self._heard, wake], [], [], seconds)[0]:
             self._hear()
-        if self.over or self.doing is None or self.doing == self._told:
+        if self.is_over or self.doing is None or self.doing == self._told:
             return False
         step, before = self.doing["code"], self._told and self._told["code"]
         if step == before and time.monotonic() - self._told_at < REPORT_PERIOD_SECONDS:
@@ -71,7 +71,7 @@ class CodeDelivery:
         data = b""
         with contextlib.suppress(BlockingIOError):
             data = os.read(self._heard, 1 << 16)
-            if not data and not self.over:
+            if not data and not self.is_over:
                 why = "the process that unpacked it was ended"
                 self.failed = {"code": "CODE_NOT_UNPACKED", "path": self.target, "why": why}
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -80,7 +80,7 @@ class CodeDelivery:
                 setattr(self, name, value)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether it has ended, well or not."""
         return self.done is not None or self.failed is not None
 

@@ -41,7 +41,7 @@ class PreallocatedSpace:
         """Return `content` filled up with spaces to the size of the file."""
         return content.ljust(self.size)
 
-    def take(self) -> None:
+    def allocate(self) -> None:
         """Allocate the file if it is missing. A full disk is no error."""
         with contextlib.suppress(OSError):
             if not os.path.exists(self.path):
@@ -62,7 +62,7 @@ class PreallocatedSpace:
         os.replace(self.path, self.file)
         os.replace(kept, self.path)
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Remove the reserve."""
         with contextlib.suppress(OSError):
             os.unlink(self.path)

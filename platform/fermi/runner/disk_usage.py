@@ -95,7 +95,7 @@ class DiskMonitor:
         """Ask the thread to end."""
         self._ending.set()
 
-    def look(self) -> dict[str, Any] | None:
+    def check(self) -> dict[str, Any] | None:
         """Take a sample. Return the cause if the task has to end, else None."""
         now, folders, places = time.monotonic(), self.folders, self._places
         free = {folder: disk[0] for folder in places if (disk := _read_disk(folder))}
@@ -122,7 +122,7 @@ class DiskMonitor:
     def _run(self) -> None:
         while not self.found:
             with contextlib.suppress(OSError):
-                self.found = self.look()
+                self.found = self.check()
             if self._ending.wait(max(PERIOD_SECONDS, min(REST_FACTOR * self._walk_took, MAX_WALK_SECONDS))):
                 return
 

@@ -41,7 +41,9 @@ class RankKillDrill:
         self.saved: tuple[str, int, float, int | None] | None = None  # path, bytes, when, steps then
 
     @classmethod
-    def of(cls, spec: Mapping[str, Any], steps: Callable[[int], int | None] = lambda _: None) -> RankKillDrill | None:
+    def from_spec(
+        cls, spec: Mapping[str, Any], steps: Callable[[int], int | None] = lambda _: None
+    ) -> RankKillDrill | None:
         """Return the drill that the spec requests, if the rank is on this node; else None."""
         env = {**os.environ, **spec["env"]}
         with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -50,7 +52,7 @@ class RankKillDrill:
                 return cls(rank, env.get("FERMI_CHECKPOINT_DIR", ""), lambda: steps(rank))
         return None
 
-    def due(self) -> dict[str, Any] | None:
+    def find_due_checkpoint(self) -> dict[str, Any] | None:
         """Return the saved checkpoint when the rank has to be killed now, else None."""
         if time.monotonic() < self.look_at:
             return None

@@ -103,14 +103,14 @@ class StatusFile:
         content = json.dumps(status).encode()
         try:
             write_bytes_atomically(self.paths.status, self.reserve.padded(content))
-            self.reserve.take()
+            self.reserve.allocate()
         except OSError:
             try:
                 self.reserve.write(content)
             except OSError:
                 return not os.path.exists(self.paths.spec)
         if status["state"] == "exited":
-            self.reserve.give_back()
+            self.reserve.release()
         return True
 
 

@@ -43,13 +43,13 @@ OWN_ERROR_TEXTS = ("EADDRINUSE", "ddress already in use")
 
 class RankEnd(NamedTuple):
     """The end of a rank. `exit_code`: negative = killed by that signal; `ended_at` in unix seconds, 0 = unknown;
-    `asked`: it was asked to end before. `erred_at`: time of the exception that ended it, 0 = unknown; `follows`:
-    another rank's end may have caused that."""
+    `stop_requested`: it was asked to end before. `erred_at`: time of the exception that ended it, 0 = unknown;
+    `follows`: another rank's end may have caused that."""
 
     rank: int
     exit_code: int
     ended_at: float
-    asked: bool = False
+    stop_requested: bool = False
     erred_at: float = 0.0
     follows: bool = False
 
@@ -95,7 +95,7 @@ def is_consequence(text: str) -> bool:
 def find_first_failure(ends: Iterable[RankEnd]) -> RankEnd | None:
     """Return the end that explains the others by the rules above, or None if no rank failed."""
     failed = [end for end in ends if end.exit_code]
-    candidates = [end for end in failed if not end.asked] or failed
+    candidates = [end for end in failed if not end.stop_requested] or failed
     if not candidates:
         return None
     begin = min(end.failed_at for end in candidates)
@@ -129,7 +129,9 @@ def list_earlier_exits(culprit: RankEnd, ends: Iterable[RankEnd]) -> list[RankEn
     """Return the ends with 0, not requested, before an error of `culprit`, the first one first."""
     if was_killed(culprit.exit_code):
         return []
-    gone = [end for end in ends if end.exit_code == 0 and not end.asked and 0 < end.ended_at < culprit.ended_at]
+    gone = [
+        end for end in ends if end.exit_code == 0 and not end.stop_requested and 0 < end.ended_at < culprit.ended_at
+    ]
     return sorted(gone, key=lambda end: end.ended_at)
 
 

@@ -58,7 +58,7 @@ class TerminalOutput:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         self.file = os.open(os.path.join(folder, f"{rank}.log"), flags, 0o640) if folder else None
 
-    def take(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Write and show `data`; empty data means the end."""
         if self.file is not None:
             write_all(self.file, data)
@@ -167,7 +167,7 @@ def run_ranks(
     if logs:
         os.makedirs(logs, exist_ok=True)
     lines = {rank: TerminalOutput(rank, mark, logs) for rank, _ in ranks}
-    pipes = OutputPipes({rank: one.take for rank, one in lines.items()}, [one.flush for one in lines.values()])
+    pipes = OutputPipes({rank: one.write for rank, one in lines.items()}, [one.flush for one in lines.values()])
     node = TerminalNode(spec, stops, terminal_report.StallReporter(write_message).save, pipes, whole=meeting is None)
     node.run()
     return report_result(node)

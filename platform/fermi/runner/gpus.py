@@ -31,14 +31,14 @@ class GpuMonitor:
         self.told: dict[int, dict[str, Any]] = {}
         self._beside = BackgroundCommand(PERIOD_SECONDS)
 
-    def look(self, now: float, pids: Iterable[int]) -> None:
+    def update(self, now: float, pids: Iterable[int]) -> None:
         """Start a query if one is due and one of these processes has a GPU open. Call it often."""
-        if (text := self._beside.take(now)) is not None:
+        if (text := self._beside.poll(now)) is not None:
             self.told = parse_figures(text)
         elif self._beside.is_due(now) and any(list_open_gpus(pid) for pid in pids):
-            self._beside.ask(nvidia_smi.build_command(QUERY_FIELDS), now)
+            self._beside.start(nvidia_smi.build_command(QUERY_FIELDS), now)
 
-    def of(self, pid: int) -> dict[str, Any] | None:
+    def find_figures(self, pid: int) -> dict[str, Any] | None:
         """Return the figures of the first GPU that the process has open, or None."""
         return next((self.told[index] for index in sorted(list_open_gpus(pid)) if index in self.told), None)
 

@@ -132,7 +132,7 @@ class MemoryGuard:
         """Ask the thread to end."""
         self._ending.set()
 
-    def look(self) -> dict[str, Any] | None:
+    def check(self) -> dict[str, Any] | None:
         """Return the cause if the ranks have to end, else None. Raises OSError and ValueError."""
         limit, now, used = self.group.limit, time.monotonic(), self.group.used()
         if used < WATCHED_SHARE * limit:
@@ -167,7 +167,7 @@ class MemoryGuard:
         while not self.found:
             began, self._tree_took = time.monotonic(), 0.0
             try:
-                found = self.look()
+                found = self.check()
             except (OSError, ValueError):  # what cannot be read ends no training
                 found = None
             if found:

@@ -141,7 +141,7 @@ class Node:
         self.xids = XidReader(read_visible_gpus(spec))
         measured = tell_used and spec.get("measured", True)
         self.measuring = TelemetryThread(spec, self.ranks, self.folder, self.xids) if measured else None
-        self.drill = drill.RankKillDrill.of(spec, self.steps)
+        self.drill = drill.RankKillDrill.from_spec(spec, self.steps)
 
     def run(self) -> None:
         """Run the node to its end. May raise UnwindToRankError (in a child)."""
@@ -224,14 +224,14 @@ class Node:
 
         bringing = CodeDelivery(self.spec)
         try:
-            while not bringing.over:
+            while not bringing.is_over:
                 if bringing.listen(STOP_POLL_SECONDS, wake):
                     self.status["doing"] = bringing.doing
                     self.save("starting")
                 signals = b""
                 with contextlib.suppress(BlockingIOError):
                     signals = os.read(wake, 4096)
-                for stop in self.stops.come(signals):
+                for stop in self.stops.iterate_new(signals):
                     self.status.update(asked=stop.by, asked_at=time.time() if stop.by else None)
                     return False
         finally:
@@ -327,12 +327,12 @@ class Node:
         """Watch the ranks until none runs."""
         activity = ActivityTracker((entry["pid"] for entry in self.ranks if entry["pid"]), STRICT_IDLE_CPU_SHARE)
         while self.running():
-            for stop in self.stops.come(self.sleep(wake)):
+            for stop in self.stops.iterate_new(self.sleep(wake)):
                 self.obey(stop)
             self.reap()
             if self.unsaved:
                 self.save(self.status["state"])
-            if self.drill and self.kill_at is None and (about := self.drill.due()):
+            if self.drill and self.kill_at is None and (about := self.drill.find_due_checkpoint()):
                 self.kill_for_drill(self.drill.rank, about)
             if self.kill_at is not None and time.monotonic() >= self.kill_at:
                 self.signal_ranks(signal.SIGKILL)
@@ -469,7 +469,7 @@ class Node:
                     self.record_request(entry)
                 self.save(self.status["state"])
         grace_seconds = self.spec["grace_seconds"] if stop.grace_seconds is None else stop.grace_seconds
-        if stop.heard:
+        if stop.reached_ranks:
             self.kill_at = self.kill_at or time.monotonic() + grace_seconds
         else:
             self.ask_to_end(grace_seconds, stop.still_seconds)
@@ -492,7 +492,7 @@ class Node:
             found = self.memory_guard.found
         if self.bounds and not found:
             with contextlib.suppress(OSError, ValueError, IndexError, KeyError):
-                found = self.bounds.look(certainly=certainly)
+                found = self.bounds.check(certainly=certainly)
         if not found:
             return
         if self.kill_at is None and not self.status.get("cause"):
@@ -546,7 +546,7 @@ class Node:
         """Check the ranks' progress. What cannot be read ends no training."""
         changed, moment = False, time.time()
         try:
-            changed = bool(self.watch and self.watch.look())
+            changed = bool(self.watch and self.watch.update())
         except Exception as error:
             print(f"fermi: ranks are not watched any more: {error!r}", file=sys.stderr, flush=True)
             self.watch, changed = None, True
@@ -568,7 +568,7 @@ class Node:
     def report_telemetry(self, *, last: bool = False) -> None:
         """Report the telemetry samples that there are."""
         if self.measuring and self.tell_used:
-            samples = self.measuring.rest() if last else self.measuring.take()
+            samples = self.measuring.rest() if last else self.measuring.pop_samples()
             if samples:
                 self.tell_used(samples)
 

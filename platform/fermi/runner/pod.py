@@ -55,7 +55,7 @@ class PodOutput:
         self.since = 0.0
         self.tail = b""
 
-    def take(self, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Forward `data`; empty data means the end."""
         if not data:
             self._send_rest()
@@ -85,9 +85,9 @@ class PodOutput:
             write_all(1, self._mark(b"+", self.rest))
             self.rest = b""
 
-    def say(self, text: str) -> None:
+    def write_message(self, text: str) -> None:
         """Write a message of the runner."""
-        self.take(f"fermi: {text}\n".encode())
+        self.write(f"fermi: {text}\n".encode())
 
     def _mark(self, kind: bytes, text: bytes) -> bytes:
         begin = self.offset
@@ -185,13 +185,13 @@ def main(job_dir: str, run_dir: str) -> int:
     lines = {rank["rank"]: PodOutput(rank["rank"]) for rank in spec["ranks"]}
     first = next(iter(lines.values()))
     try:
-        prepare_node(spec, _build_rendezvous(order, node_rank), first.say, lambda: stops.early() is not None)
+        prepare_node(spec, _build_rendezvous(order, node_rank), first.write_message, lambda: stops.early() is not None)
     except barrier.RendezvousError as error:
-        first.say(f"gave up: {error.cause}: {error.detail}")
+        first.write_message(f"gave up: {error.cause}: {error.detail}")
         return write_termination_message(
             {"cause": error.cause, "detail": error.detail, "about": error.about}, NO_RANK_STARTED
         )
-    takers = {rank: one.take for rank, one in lines.items()}
+    takers = {rank: one.write for rank, one in lines.items()}
     pipes = OutputPipes(takers, [one.flush for one in lines.values()])
     node = Node(
         spec, stops, write_status, pipes, tell=write_pulses, tell_seconds=PULSE_SECONDS, tell_used=write_telemetry

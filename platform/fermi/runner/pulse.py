@@ -122,7 +122,7 @@ class ProgressReader:
             return seen if all(map(math.isfinite, moments)) else None
         return None
 
-    def ask(self, now: float) -> None:
+    def request_stacks(self, now: float) -> None:
         """Request the rank's stacks; see `stacks.py`. A stopped rank answers once it goes on."""
         seen = self.page()
         if self._page is None or self.given is None or seen is None:
@@ -140,7 +140,7 @@ class ProgressReader:
             self.given.close()
         self._page = self.given = None
 
-    def look(self, now: float) -> RankSample:
+    def take_sample(self, now: float) -> RankSample:
         """Take and return a sample."""
         page = self.page()
         printed = self._printed(now, page)

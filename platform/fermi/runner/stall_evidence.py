@@ -35,14 +35,14 @@ SMI_TIMEOUT_SECONDS = 5.0
 
 
 class StallEvidence(NamedTuple):
-    """Result of one examination. `place`: the main thread's frames, innermost first. `channel`: the kernel function in
+    """Result of one examination. `stack`: the main thread's frames, innermost first. `channel`: the kernel function in
     which it waits. `threads`: where the script's other threads are; `ras`: NCCL's report of the job, if it answers.
     `stopped`: what stopped it, if it is stopped. `others`: how often its other processes have come back from a wait;
     None: there are none, or it is unknown."""
 
     sample: RankSample
     activity: Activity
-    place: list[StackFrame]
+    stack: list[StackFrame]
     links: list[TcpConnection]
     channel: str
     threads: Sequence[str] = ()
@@ -59,7 +59,7 @@ class StallEvidence(NamedTuple):
 def is_idle(before: StallEvidence, after: StallEvidence) -> bool:
     """Return True if the rank was idle between the two examinations."""
     passed = after.sample.at - before.sample.at
-    same = after.place == before.place and after.sample.pid == before.sample.pid != 0
+    same = after.stack == before.stack and after.sample.pid == before.sample.pid != 0
     if passed < MIN_GAP_SECONDS or not after.activity.pids or not _has_no_io(before, after, passed) or after.stopped:
         return False
     if has_working_children(before, after):
@@ -67,7 +67,7 @@ def is_idle(before: StallEvidence, after: StallEvidence) -> bool:
     rests = _is_main_thread_idle(before, after, passed)
     if is_waiting_for_peers(after.sample) and after.sample.collectives() == before.sample.collectives():
         return rests or same
-    if stacks.has_shutdown_frame(stacks.format_frames(after.place, "")) and same:
+    if stacks.has_shutdown_frame(stacks.format_frames(after.stack, "")) and same:
         return True
     page = after.sample.page
     if not same or not rests or (page and page.phase in ("saving", "compiling")):

@@ -28,7 +28,7 @@ class StallThreshold:
         self.kind, self.floor = "starting", MIN_UNSEEN_SECONDS
         self._longest: dict[tuple[str, str], float] = {}
 
-    def look(self, moment: float, phase: str, repeats: int, *, advanced: bool, active: bool) -> None:
+    def record_sample(self, moment: float, phase: str, repeats: int, *, advanced: bool, active: bool) -> None:
         """Record a sample. `repeats`: steps or lines of figures so far. `active`: it has done something since the last
         sample."""
         if advanced or active:
@@ -52,13 +52,13 @@ class StallThreshold:
 
     def is_silent_too_long(self, moment: float) -> bool:
         """Return True if the silence exceeds the threshold."""
-        return self.silence(moment) >= self.of("silence")
+        return self.silence(moment) >= self.get_threshold("silence")
 
     def is_idle_too_long(self, moment: float) -> bool:
         """Return True if the rest exceeds the threshold."""
-        return moment - self.active_at >= self.of("rest")
+        return moment - self.active_at >= self.get_threshold("rest")
 
-    def of(self, what: str) -> float:
+    def get_threshold(self, what: str) -> float:
         """Return the threshold in seconds for "silence" or "rest"."""
         if self.fixed:
             return self.fixed

@@ -81,7 +81,7 @@ class StandbyProcess:
             self.save(UNUSABLE, **unusable)
             return
         self.save(STANDING_BY)
-        self.keep(float(self.asked.get("seconds") or 0))
+        self.extend(float(self.asked.get("seconds") or 0))
         self.serve(door)
 
     def import_stack(self) -> dict[str, Any] | None:
@@ -100,7 +100,7 @@ class StandbyProcess:
             return {"code": "STANDBY_HAS_THREADS", "params": {"python": sys.executable, "threads": threads}}
         return None
 
-    def keep(self, seconds: float) -> None:
+    def extend(self, seconds: float) -> None:
         """Stand by for so many seconds from now on."""
         self.until = time.monotonic() + min(seconds, MAX_STANDBY_SECONDS)
 
@@ -128,7 +128,7 @@ class StandbyProcess:
                 again = ["-u", "-m", "fermi.runner.standby", self.folder, json.dumps(self.asked)]
                 os.execve(sys.executable, [sys.executable, *again], self.env)
             if code == EXIT_KEEP:
-                self.keep(float(self.asked.get("seconds") or 0))
+                self.extend(float(self.asked.get("seconds") or 0))
 
     def answer(self, stream: socket.socket) -> int:
         """Answer an order, in a process forked for it, and return its exit code."""

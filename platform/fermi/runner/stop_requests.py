@@ -14,13 +14,13 @@ from fermi.runner.files import read_json
 
 class StopRequest(NamedTuple):
     """A request. `by`: a signal's name; empty = the platform, in its file. `grace_seconds` None: the spec's own.
-    `still_seconds`: ranks that are idle for so long get no more grace. `heard`: the ranks have got the signal
+    `still_seconds`: ranks that are idle for so long get no more grace. `reached_ranks`: the ranks have got the signal
     themselves."""
 
     by: str = ""
     grace_seconds: float | None = None
     still_seconds: float | None = None
-    heard: bool = False
+    reached_ranks: bool = False
 
 
 class StopRequests:
@@ -55,7 +55,7 @@ class StopRequests:
             return StopRequest(signal.Signals(self._early[0]).name)
         return StopRequest() if self.path and read_json(self.path) is not None else None
 
-    def come(self, numbers: Collection[int]) -> Iterator[StopRequest]:
+    def iterate_new(self, numbers: Collection[int]) -> Iterator[StopRequest]:
         """Yield the requests since the last call; `numbers`: of the signals."""
         found = [number for number in self.signals if number in numbers]
         if self._at_eof():
@@ -63,7 +63,7 @@ class StopRequests:
         for number in found:
             grace = 0.0 if self.second_kills and self._asked else None
             self._asked = True
-            yield StopRequest(number.name, grace, heard=number in self.heard)
+            yield StopRequest(number.name, grace, reached_ranks=number in self.heard)
         stop = read_json(self.path) if self.path else None
         if stop is not None and stop != self._file:
             self._file = stop

@@ -40,7 +40,7 @@ class TelemetryThread:
         """Start the thread."""
         self._thread.start()
 
-    def take(self) -> list[dict[str, Any]]:
+    def pop_samples(self) -> list[dict[str, Any]]:
         """Return the samples since the last call."""
         return [self._samples.popleft() for _ in range(len(self._samples))]
 
@@ -49,7 +49,7 @@ class TelemetryThread:
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_TIMEOUT_SECONDS)
-        return self.take()
+        return self.pop_samples()
 
     def _run(self) -> None:
         """Measure until the end. Imports what it uses while the ranks start. It is no part of the training: after an

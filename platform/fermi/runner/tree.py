@@ -108,7 +108,7 @@ def hash_files(top: Path, files: Sequence[TreeFile]) -> Iterator[SnapshotFile]:
         if one.link:
             yield SnapshotFile(one.path, link=one.link)
             continue
-        sha256, size = cache.of(one)
+        sha256, size = cache.hash_file(one)
         mode = EXECUTABLE_MODE if one.stamp.st_mode & stat.S_IXUSR else PLAIN_MODE
         yield SnapshotFile(one.path, mode, size, sha256)
     cache.save()
@@ -126,7 +126,7 @@ class _HashCache:
             known = json.loads(self._path.read_text("utf-8"))
             self._known = known if isinstance(known, dict) else {}
 
-    def of(self, one: TreeFile) -> tuple[str, int]:
+    def hash_file(self, one: TreeFile) -> tuple[str, int]:
         stamp = [one.stamp.st_mtime_ns, one.stamp.st_ctime_ns, one.stamp.st_size, one.stamp.st_ino]
         known = self._known.get(one.path)
         if known and known[:4] == stamp:

@@ -114,7 +114,7 @@ class RankWatcher:
 
     # --- once a second ---
 
-    def look(self) -> bool:
+    def update(self) -> bool:
         """Do what is due, and return True if the status has changed. Call it several times a second."""
         now = time.monotonic()
         changed = False
@@ -126,7 +126,7 @@ class RankWatcher:
             for one in self.watched.values():
                 changed = self._advance(one, now) or changed
             self._detect_stalls(now)
-            self.gpus.look(now, (one.sample.pid for one in self.watched.values()))
+            self.gpus.update(now, (one.sample.pid for one in self.watched.values()))
             if now >= self.gpus_at:
                 self.gpus_at = now + gpus.OPEN_CHECK_SECONDS
                 self._record_open_gpus()
@@ -139,7 +139,7 @@ class RankWatcher:
         return changed
 
     def _gpu(self, one: WatchedRank) -> dict[str, Any]:
-        found = self.gpus.of(one.sample.pid) if self.gpus.told else None
+        found = self.gpus.find_figures(one.sample.pid) if self.gpus.told else None
         told: dict[str, Any] = {} if one.gpu_open is None else {"gpu_open": one.gpu_open}
         return {**told, "gpu": found} if found else told
 
@@ -158,11 +158,11 @@ class RankWatcher:
             one.gpu_open = gpus.has_gpu_open(activity.pids if activity else ())
 
     def _advance(self, one: WatchedRank, now: float) -> bool:
-        before, sample = one.sample, one.pulse.look(now)
+        before, sample = one.sample, one.pulse.take_sample(now)
         one.sample = sample
         advanced = sample.signs != before.signs
         phase = sample.page.phase if sample.page else "starting"
-        one.patience.look(
+        one.patience.record_sample(
             sample.advanced_at(before) if advanced else now, phase, one.pulse.repeats(sample),
             advanced=advanced, active=bool(before.pid) and sample.acts(before),
         )  # fmt: skip
@@ -208,7 +208,7 @@ class RankWatcher:
             if stall is None or stall.asked or not (now >= stall.next_at or self._is_idle_again(one, now)):
                 continue
             stall.asked, self.read_at = True, now + ANSWER_TIMEOUT_SECONDS
-            one.pulse.ask(now)
+            one.pulse.request_stacks(now)
 
     @staticmethod
     def _is_idle_again(one: WatchedRank, now: float) -> bool:
@@ -235,7 +235,7 @@ class RankWatcher:
         stall.looks, stall.looked_at, stall.next_at = stall.looks + 1, now, now + again
         if not stall.shown and stall.looks > 1 and not still:
             one.stall = None
-            one.patience.look(
+            one.patience.record_sample(
                 now, one.patience.kind, one.pulse.repeats(one.sample), advanced=False, active=True
             )  # it worked where a look at its main thread does not see it
             return False
@@ -249,7 +249,7 @@ class RankWatcher:
         return True
 
     def _evidence(self, one: WatchedRank, found: dict[int, stillness.Activity], now: float) -> StallEvidence:
-        sample = one.pulse.look(now)
+        sample = one.pulse.take_sample(now)
         activity = found.get(one.entry["pid"], stillness.Activity())
         main, *others = (stacks.read_stacks(one.pulse.given.stacks) if one.pulse.given else None) or [[]]
         connections, channel = (
@@ -279,7 +279,7 @@ class RankWatcher:
             "since": round(stall.since + unix, 1), "looked_at": round(now.sample.at + unix, 1), "looks": stall.looks,
             "still": still, "phase": page.phase if page else "starting", "step": page.step if page else None,
             **stall_evidence.describe_collective(now.sample),
-            "at": stacks.find_own_line(now.place, self.cwd), "stack": stacks.format_frames(now.place, self.cwd),
+            "at": stacks.find_own_line(now.stack, self.cwd), "stack": stacks.format_frames(now.stack, self.cwd),
             "threads": now.threads, "ras": now.ras,
             "cpu": round(used / passed, 2) if passed > 0 else None, "state": now.sample.state, "waits": now.channel,
             "children": before is not None and stall_evidence.has_working_children(before, now),

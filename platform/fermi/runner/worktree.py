@@ -115,7 +115,7 @@ class _OpenFolders:
     def __exit__(self, *_: object) -> None:
         os.close(self._open)
 
-    def of(self, path: str, *, make: bool = False) -> int:
+    def open_parent(self, path: str, *, make: bool = False) -> int:
         """Return the descriptor of the folder that `path` is in. With `make` it is created, in place of what is no
         folder. Raises OSError; without `make`, also if something on the way is no folder."""
         above = path.rpartition("/")[0]
@@ -169,7 +169,7 @@ def _is_current(folders: _OpenFolders, wanted: SnapshotFile) -> bool:
     """Return True if the tree has this file of the snapshot unchanged, or a folder in its place."""
     name = wanted.path.rpartition("/")[2]
     try:
-        there = folders.of(wanted.path)
+        there = folders.open_parent(wanted.path)
         found = os.stat(name, dir_fd=there, follow_symlinks=False)
         if stat.S_ISDIR(found.st_mode):
             return True
@@ -193,7 +193,7 @@ def _hash_file(file: BinaryIO) -> str:
 
 def _put_file(folders: _OpenFolders, tree: str, wanted: SnapshotFile, content: Any, archive: str) -> None:
     """Write a file next to the tree, where no rank writes, and move it to its place."""
-    there, name = folders.of(wanted.path, make=True), wanted.path.rpartition("/")[2]
+    there, name = folders.open_parent(wanted.path, make=True), wanted.path.rpartition("/")[2]
     made = f"{tree}.new-{os.urandom(8).hex()}"
     try:
         if wanted.link:

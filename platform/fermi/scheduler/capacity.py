@@ -30,10 +30,10 @@ class Capacity:
         self.now = snapshot.now
         self.by_id = {place.id: place for place in snapshot.places}
         self.windows = _group_reservations(snapshot.reservations, snapshot.now)
-        self.holders: dict[str, RunningTask] = {key: held for held in snapshot.held for key in held.places}
+        self.holders: dict[str, RunningTask] = {key: held for held in snapshot.running for key in held.places}
         self.started: dict[str, str] = {}
         self.kept: dict[str, str] = {}
-        self.leaving = {held.task for held in snapshot.held if held.leaving}
+        self.leaving = {held.task for held in snapshot.running if held.leaving}
         self.free, self.coming = EnvironmentPool(self.windows), EnvironmentPool(self.windows)
         usable = [place for place in snapshot.places if place.usable]
         self.free.fill(place for place in usable if place.id not in self.holders)
@@ -59,28 +59,28 @@ class Capacity:
     def start(self, task: str, places: Iterable[EnvironmentInfo]) -> None:
         """Give the environments to a task that starts."""
         for place in places:
-            self.free.take(place)
+            self.free.remove(place)
             self.started[place.id] = task
 
-    def keep(self, task: str, places: Iterable[EnvironmentInfo], begins: float | None) -> None:
+    def reserve(self, task: str, places: Iterable[EnvironmentInfo], begins: float | None) -> None:
         """Reserve the environments for a task that starts at `begins`; None: nobody knows when."""
         for place in places:
             self.kept[place.id] = task
             if place.id in self.free.of:
-                self.free.keep(place, NEVER if begins is None else begins)
+                self.free.reserve(place, NEVER if begins is None else begins)
             elif place.id in self.coming.of:
-                self.coming.take(place)
+                self.coming.remove(place)
         if begins is not None:
             self.moments = sorted({*self.moments, begins})
 
-    def let_go(self, task: str) -> None:
+    def release(self, task: str) -> None:
         """Release what is reserved for the task."""
         for key in [key for key, owner in self.kept.items() if owner == task]:
             del self.kept[key]
             if key in self.free.of:
-                self.free.keep(self.by_id[key], ALWAYS)
+                self.free.reserve(self.by_id[key], ALWAYS)
             elif key in self.holders:
-                self.coming.put(self.by_id[key])
+                self.coming.add(self.by_id[key])
 
     def floor(self, run: float | None) -> float:
         """Return the run time in seconds beyond which tasks cannot start either, where one that holds for `run`

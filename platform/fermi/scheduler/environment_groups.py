@@ -83,11 +83,11 @@ class EnvironmentPool:
     def fill(self, places: Iterable[EnvironmentInfo], sort_key: Callable[[EnvironmentInfo], Any] = quality_key) -> None:
         """Add environments; the best of a group have the smallest sort key."""
         for place in places:
-            self.put(place)
+            self.add(place)
         for lot in self.lots.values():
             lot.places.sort(key=sort_key, reverse=True)
 
-    def put(self, place: EnvironmentInfo, reserved_until: float = ALWAYS) -> None:
+    def add(self, place: EnvironmentInfo, reserved_until: float = ALWAYS) -> None:
         """Add an environment to its group."""
         windows = self.windows.get(place.id, ())
         key = (*kind_key(place), reserved_until, *(window.id for window in windows))
@@ -99,7 +99,7 @@ class EnvironmentPool:
         lot.linked = lot.linked or bool(place.link)
         self.of[place.id] = lot
 
-    def take(self, place: EnvironmentInfo) -> None:
+    def remove(self, place: EnvironmentInfo) -> None:
         """Remove an environment."""
         places = self.of.pop(place.id).places
         for at in range(len(places) - 1, -1, -1):
@@ -107,10 +107,10 @@ class EnvironmentPool:
                 del places[at]
                 return
 
-    def keep(self, place: EnvironmentInfo, until: float) -> None:
+    def reserve(self, place: EnvironmentInfo, until: float) -> None:
         """Reserve an environment for an earlier task that starts at `until`."""
-        self.take(place)
-        self.put(place, until)
+        self.remove(place)
+        self.add(place, until)
         self.of[place.id].places.sort(key=quality_key, reverse=True)
 
     def list_matching(self, request: CapacityRequest) -> list[EnvironmentGroup]:

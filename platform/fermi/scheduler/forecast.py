@@ -118,7 +118,7 @@ class _Timeline:
         self.gates = _LimitGates()
         self.at = dict.fromkeys(self.board.by_id, snapshot.now)
         self.last: dict[str, str] = {}
-        for held in snapshot.held:
+        for held in snapshot.running:
             ends = max(rest(held, snapshot.now), snapshot.now)
             places = [self.board.by_id[key] for key in held.places if key in self.board.by_id]
             self.gates.enter(held.project, held.user, limits.count_gpus(places), ends)

@@ -61,7 +61,7 @@ class TimeParts:
     hung: float = 0.0
 
     @property
-    def held(self) -> float:
+    def total(self) -> float:
         return sum(asdict(self).values())
 
     def times(self, factor: float) -> Self:
@@ -132,14 +132,14 @@ def compute_breakdown(since: float, until: float, runs: Iterable[AttemptTimes]) 
 
 def compute_goodput(parts: TimeParts) -> float | None:
     """Return the share of held time that moved training forward; None: nothing was held."""
-    return parts.training / parts.held if parts.held > 0 else None
+    return parts.training / parts.total if parts.total > 0 else None
 
 
 def compute_ettr(parts: TimeParts, waited: float) -> float | None:
     """Return the effective training time ratio: of the time from when training could have begun, waiting included, the
     share that moved training forward (Kokolis et al. 2024, arXiv:2410.21680, §2; MegaScale, arXiv:2402.15627, §6.3
     calls it the effective training time rate). `waited` is in the parts' unit. None: no time has passed."""
-    whole = parts.held + waited
+    whole = parts.total + waited
     return parts.training / whole if whole > 0 else None
 
 

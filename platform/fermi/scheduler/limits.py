@@ -49,18 +49,18 @@ class Guarantees:
         if self.any:
             self.shared[project] += times * count_shared_gpus(places)
 
-    def of(self, project: str) -> int:
+    def get_guarantee(self, project: str) -> int:
         """Return the shared GPUs guaranteed to the project."""
         found = self.projects.get(project)
         return (found.guaranteed or 0) if found else 0
 
     def borrows(self, project: str, more_gpus: int = 0) -> bool:
         """Return whether the project holds more than its guarantee, with so many shared GPUs more."""
-        return self.any and self.shared[project] + more_gpus > self.of(project)
+        return self.any and self.shared[project] + more_gpus > self.get_guarantee(project)
 
     def reclaims_guarantee(self, project: str, more_gpus: int) -> bool:
         """Return whether so many shared GPUs more are the project's own by guarantee."""
-        return self.any and more_gpus > 0 and self.shared[project] + more_gpus <= self.of(project)
+        return self.any and more_gpus > 0 and self.shared[project] + more_gpus <= self.get_guarantee(project)
 
 
 def put_guaranteed_first(queue: Sequence[WaitingTask], guarantees: Guarantees) -> list[WaitingTask]:

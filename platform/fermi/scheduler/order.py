@@ -119,4 +119,4 @@ def _sum_gpus(places: Iterable[str], gpus: Mapping[str, int]) -> int:
 
 
 def _age_key(task: WaitingTask) -> tuple[float, str]:
-    return (task.since if task.place is None else task.place, task.task)
+    return (task.since if task.position is None else task.position, task.task)

@@ -43,7 +43,7 @@ MAX_SEARCH_STEPS = 50_000
 class Victim:
     """A task that may be preempted."""
 
-    held: RunningTask
+    task: RunningTask
     why: str
     lost: float  # GPU-seconds since its newest checkpoint
     shared: int
@@ -80,7 +80,7 @@ class PreemptionCandidates:
         shared = (
             {key for key, place in capacity.by_id.items() if place.shared and place.gpus} if guarantees.any else set()
         )
-        for held in snapshot.held:
+        for held in snapshot.running:
             kind = (
                 held.project,
                 classify_priority(held.priority),
@@ -138,22 +138,22 @@ class PreemptionCandidates:
 
     def ready(self, victims: Sequence[Victim]) -> float:
         """Return when all of them may be preempted."""
-        return max((self.young.get(victim.held.task, self.now) for victim in victims), default=self.now)
+        return max((self.young.get(victim.task.task, self.now) for victim in victims), default=self.now)
 
     def leave(self, victims: Sequence[Victim]) -> bool:
         """Return whether these may go together: a task that goes only because its project borrows goes only while it
         does."""
-        for project in {victim.held.project for victim in victims if victim.lends}:
-            going = [victim.shared for victim in victims if victim.held.project == project]
+        for project in {victim.task.project for victim in victims if victim.lends}:
+            going = [victim.shared for victim in victims if victim.task.project == project]
             if not self.guarantees.borrows(project, -(sum(going) - max(going))):
                 return False
         return True
 
     def spares(self, victim: Victim) -> bool:
         """Return whether the victim's project keeps what it is guaranteed."""
-        return not victim.lends or self.guarantees.shared[victim.held.project] - victim.shared >= self.guarantees.of(
-            victim.held.project
-        )
+        return not victim.lends or self.guarantees.shared[
+            victim.task.project
+        ] - victim.shared >= self.guarantees.get_guarantee(victim.task.project)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,10 +269,10 @@ def _free_group(
         victims = _choose_fewest(select, available, some(), gains, candidates.leave)
         if victims is not None:
             places = _pick_environments(
-                select, available + [place for one in victims for place in gains[one.held.task][1]]
+                select, available + [place for one in victims for place in gains[one.task.task][1]]
             )
             used = {place.id for place in places}
-            needed = tuple(one for one in victims if any(place.id in used for place in gains[one.held.task][1]))
+            needed = tuple(one for one in victims if any(place.id in used for place in gains[one.task.task][1]))
             return FreedCapacity(needed, places)
     return None
 
@@ -288,16 +288,16 @@ def _limit_by_guarantee(victims: list[Victim], candidates: PreemptionCandidates)
     found: list[Victim] = []
     going: dict[str, tuple[int, int, bool]] = {}  # by project: shared GPUs, the most of one, whether any lends
     for one in sorted(victims, key=_loss_key):
-        total, most, lends = going.get(one.held.project, (0, 0, False))
+        total, most, lends = going.get(one.task.project, (0, 0, False))
         total, most, lends = total + one.shared, max(most, one.shared), lends or one.lends
-        if not lends or candidates.guarantees.borrows(one.held.project, most - total):
+        if not lends or candidates.guarantees.borrows(one.task.project, most - total):
             found.append(one)
-            going[one.held.project] = (total, most, lends)
+            going[one.task.project] = (total, most, lends)
     return found
 
 
 def _loss_key(victim: Victim) -> tuple[float, str]:
-    return (victim.lost, victim.held.task)
+    return (victim.lost, victim.task.task)
 
 
 def _choose_fewest(
@@ -308,7 +308,7 @@ def _choose_fewest(
     together: Callable[[Sequence[Victim]], bool],
 ) -> list[Victim] | None:
     missing = select.target - select.counted(available)
-    gain = {one.held.task: min(select.counted(gains[one.held.task][1]), missing) for one in candidates}
+    gain = {one.task.task: min(select.counted(gains[one.task.task][1]), missing) for one in candidates}
     if select.total_gpus is None or select.nodes is None:
         victims = _choose_least_lost(missing, candidates, gain)
     else:
@@ -318,16 +318,16 @@ def _choose_fewest(
 
 def _choose_least_lost(missing: int, candidates: list[Victim], gain: dict[str, int]) -> list[Victim] | None:
     """Return the fewest that free what is missing; of as few, those that lose the least."""
-    largest = sorted(candidates, key=lambda one: (-gain[one.held.task], *_loss_key(one)))
+    largest = sorted(candidates, key=lambda one: (-gain[one.task.task], *_loss_key(one)))
     given, fewest = 0, 0
     while given < missing and fewest < len(largest):
-        given += gain[largest[fewest].held.task]
+        given += gain[largest[fewest].task.task]
         fewest += 1
     if given < missing:
         return None
     of_size: dict[int, list[Victim]] = {}
     for one in sorted(candidates, key=_loss_key):
-        of_size.setdefault(gain[one.held.task], []).append(one)
+        of_size.setdefault(gain[one.task.task], []).append(one)
     some = [(size, one) for size, victims in of_size.items() for one in victims[:fewest]]
     if len(some) * fewest * missing > MAX_SEARCH_STEPS:
         return largest[:fewest]
@@ -348,12 +348,12 @@ def _choose_by_trial(
 
     def enough(victims: Iterable[Victim]) -> bool:
         return bool(
-            _pick_environments(select, available + [place for one in victims for place in gains[one.held.task][1]])
+            _pick_environments(select, available + [place for one in victims for place in gains[one.task.task][1]])
         )
 
     chosen: list[Victim] = []
     for one in sorted(
-        candidates, key=lambda one: (-sum(place.gpus for place in gains[one.held.task][1]), *_loss_key(one))
+        candidates, key=lambda one: (-sum(place.gpus for place in gains[one.task.task][1]), *_loss_key(one))
     ):
         chosen.append(one)
         if enough(chosen):

@@ -53,8 +53,8 @@ class SchedulingPass:
     def __init__(self, snapshot: SchedulerSnapshot, can_run: CanRun) -> None:
         self.scene, self.fits, self.now = snapshot, can_run, snapshot.now
         self.board = Capacity(snapshot)
-        self.use = limits.GpuUsage(snapshot.held, self.board.by_id)
-        self.guarantees = limits.Guarantees(snapshot.projects, snapshot.held, self.board.by_id)
+        self.use = limits.GpuUsage(snapshot.running, self.board.by_id)
+        self.guarantees = limits.Guarantees(snapshot.projects, snapshot.running, self.board.by_id)
         self.givers = preemption.PreemptionCandidates(snapshot, self.board, self.guarantees)
         self.later = self.givers.later()
         self.limited = {key for key, project in snapshot.projects.items() if limits.has_limits(project)}
@@ -67,13 +67,13 @@ class SchedulingPass:
         self.reserving = MAX_RESERVING_TASKS
         self.pools: set[Any] = set()
         self.lowest: dict[str, Priority] = {}  # class of what gives way, by project
-        for held in snapshot.held:
+        for held in snapshot.running:
             if held.preemptible:
                 level = classify_priority(held.priority)
                 self.lowest[held.project] = min(level, self.lowest.get(held.project, level))
         self.preempt: list[Preemption] = []
         sizes = {key: place.gpus for key, place in self.board.by_id.items()}
-        line = order_tasks(snapshot.waiting, snapshot.held, snapshot.projects, self.now, sizes)
+        line = order_tasks(snapshot.waiting, snapshot.running, snapshot.projects, self.now, sizes)
         self.line = limits.put_guaranteed_first(line, self.guarantees)
         for task in self.line:
             if task.promised:
@@ -168,7 +168,7 @@ class SchedulingPass:
             self._let_go(task)
         self.use.add(task.project, task.user, places)
         self.guarantees.add(task.project, places)
-        guaranteed = self.guarantees.of(task.project)
+        guaranteed = self.guarantees.get_guarantee(task.project)
         borrowed = (
             self.guarantees.any and limits.count_shared_gpus(places) > 0 and self.use.shared[task.project] > guaranteed
         )
@@ -276,7 +276,7 @@ class SchedulingPass:
         why = turn.why
         if why is not None and why.code in ("WAITING_FOR_CAPACITY", "WAITING_FOR_TURN"):
             why = Problem("", "WAITING_FOR_MIN_RUN", {"tasks": len(room.victims), "begins": at})
-        return turn._replace(why=why, room_at=at, after=tuple(victim.held.task for victim in room.victims))
+        return turn._replace(why=why, room_at=at, after=tuple(victim.task.task for victim in room.victims))
 
     def _first_of_pool(self, request: CapacityRequest) -> bool:
         """Return whether no earlier task waits for any environments of the kinds that this one could use.
@@ -296,9 +296,9 @@ class SchedulingPass:
 
     def _make_room(self, task: WaitingTask, number: int, room: preemption.FreedCapacity) -> QueueEntry:
         for victim in room.victims:
-            self.preempt.append(Preemption(victim.held.task, task.task, victim.why))
-            self.board.leaving.add(victim.held.task)
-            self.guarantees.add(victim.held.project, (self.board.by_id[key] for key in victim.held.places), -1)
+            self.preempt.append(Preemption(victim.task.task, task.task, victim.why))
+            self.board.leaving.add(victim.task.task)
+            self.guarantees.add(victim.task.project, (self.board.by_id[key] for key in victim.task.places), -1)
         self.guarantees.add(task.project, room.places)
         return self._needing(task, number, self._giving_way(room.places), room.places, None)
 
@@ -309,14 +309,14 @@ class SchedulingPass:
 
     def _let_go(self, task: WaitingTask) -> None:
         if any(owner == task.task for owner in self.board.kept.values()):
-            self.board.let_go(task.task)
+            self.board.release(task.task)
             self.guarantees.add(task.project, (self.board.by_id[key] for key in task.promised), -1)
 
     def _needing(
         self, task: WaitingTask, number: int, why: Problem, places: list[EnvironmentInfo], begins: float | None
     ) -> QueueEntry:
         after = self.board.after(places)
-        self.board.keep(task.task, places, begins)
+        self.board.reserve(task.task, places, begins)
         needs = tuple(place.id for place in places)
         return QueueEntry(task.task, number, why=why, needs=needs, begins=begins, after=after)
 
@@ -329,7 +329,7 @@ class SchedulingPass:
         if kept or not there or len(places) < len(task.promised):
             return
         if limits.find_broken_limit(task, self.scene.projects.get(task.project), self.use, places) is None:
-            board.keep(task.task, places, None)
+            board.reserve(task.task, places, None)
             self.guarantees.add(task.project, places)
 
     def _promised(self, task: WaitingTask) -> list[EnvironmentInfo] | Problem | None:

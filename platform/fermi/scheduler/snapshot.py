@@ -100,7 +100,7 @@ class WaitingTask:
     named: tuple[str, ...] = ()
     select: Select | None = None
     priority: int = 0
-    place: float | None = None
+    position: float | None = None
     preemptible: bool = False
     max_run: float | None = None
     expected_run: float | None = None
@@ -193,7 +193,7 @@ class SchedulerSnapshot:
 
     now: float
     waiting: tuple[WaitingTask, ...] = ()
-    held: tuple[RunningTask, ...] = ()
+    running: tuple[RunningTask, ...] = ()
     places: tuple[EnvironmentInfo, ...] = ()
     projects: Mapping[str, Project] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()

@@ -31,11 +31,11 @@ GpuReadings = dict[int, dict[str, float]]
 
 
 class GpuReader(Protocol):
-    """Reader of a node's GPUs. `look`: values by the metric's name, by place. `memory`: bytes by process id."""
+    """Reader of a node's GPUs. `read_gpus`: values by the metric's name, by place. `memory`: bytes by process id."""
 
     memory: dict[int, float]
 
-    def look(self, now: float) -> GpuReadings: ...
+    def read_gpus(self, now: float) -> GpuReadings: ...
 
 
 def encode_slowdown(mask: int | str) -> float:
@@ -57,7 +57,7 @@ class NvmlReader:
         self._events = self._listen(handles)
         self.memory: dict[int, float] = {}
 
-    def look(self, now: float) -> GpuReadings:
+    def read_gpus(self, now: float) -> GpuReadings:
         """Return the values of each GPU, by place. `now`: monotonic seconds."""
         found: GpuReadings = {}
         self.memory = {}
@@ -140,7 +140,7 @@ class NvmlReader:
         values = nvml.nvmlDeviceGetFieldValues(handle, [(field, 0xFFFFFFFF) for field in fields.values()])
         for name, value in zip(fields, values):  # noqa: B905 (strict is newer than 3.9)
             if value.nvmlReturn == nvml.NVML_SUCCESS:
-                found[name] = self._rates.of(f"{name} {place}", value.value.ullVal * 1024, now)
+                found[name] = self._rates.compute_rate(f"{name} {place}", value.value.ullVal * 1024, now)
         return found
 
     def _processes(self, handle: Any) -> Mapping[str, float | None]:
@@ -183,13 +183,13 @@ class NvidiaSmiReader:
         self._found: GpuReadings = {}
         self.memory: dict[int, float] = {}
 
-    def look(self, now: float) -> GpuReadings:
+    def read_gpus(self, now: float) -> GpuReadings:
         """Return the values of each GPU, by place. `now`: monotonic seconds."""
-        if (text := self._beside.take(now)) is not None:
+        if (text := self._beside.poll(now)) is not None:
             self._found = self._read(text, now)
             self._rates.turn()
         if self._beside.is_due(now):
-            self._beside.ask(self._command, now)
+            self._beside.start(self._command, now)
         return self._found
 
     def _read(self, text: str, now: float) -> GpuReadings:
@@ -220,7 +220,7 @@ class AmdSmiReader:
         self._rates = rates
         self.memory: dict[int, float] = {}
 
-    def look(self, now: float) -> GpuReadings:
+    def read_gpus(self, now: float) -> GpuReadings:
         """Return the values of each GPU, by place. `now`: monotonic seconds."""
         return {place: self._told(place, handle, now) for place, handle in enumerate(self._handles)}
 

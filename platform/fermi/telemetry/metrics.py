@@ -21,13 +21,13 @@ MIN_WHOLE_VALUE = 1000.0
 
 
 class Metric(NamedTuple):
-    """A metric. `of`: what it is measured of, and so what its index is: none, the GPU's number on its node, an
+    """A metric. `subject`: what it is measured of, and so what its index is: none, the GPU's number on its node, an
     interface, a mount point, a rank. `fold`: how several values are aggregated over a longer interval: their `mean`
     (and, stored beside it, the largest), their `sum` (of what is counted since the value before), the `last` one, or
     all bits of a `mask`."""
 
     unit: str
-    of: str
+    subject: str
     fold: str = MEAN
 
 
@@ -72,14 +72,19 @@ SLOWDOWN_BITS = {"power": 1, "heat": 2, "hardware": 4, "other": 8}
 
 def build_key(name: str, index: object = "") -> str:
     """Return the key of a metric and an index."""
-    return f"{name}:{index}" if METRICS[name].of != NODE else name
+    return f"{name}:{index}" if METRICS[name].subject != NODE else name
 
 
 def parse_key(key: str) -> tuple[str, str] | None:
     """Return a key's metric and index (empty for a node's own); None for what is no key."""
     name, colon, index = key.partition(":")
     metric = METRICS.get(name)
-    if metric is None or bool(colon) is (metric.of == NODE) or len(index) > MAX_INDEX_CHARS or (colon and not index):
+    if (
+        metric is None
+        or bool(colon) is (metric.subject == NODE)
+        or len(index) > MAX_INDEX_CHARS
+        or (colon and not index)
+    ):
         return None
     return name, index
 

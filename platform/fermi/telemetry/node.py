@@ -49,7 +49,7 @@ class NodeReader:
             for port in files.list(f"{INFINIBAND_DIR}/{device}/ports")
         ]
 
-    def look(self, now: float) -> dict[str, float]:
+    def read_values(self, now: float) -> dict[str, float]:
         """Return the node's values by key. `now`: monotonic seconds."""
         return {**self._processors(now), **self._memory(), **self._disks(now), **self._network(now)}
 
@@ -57,13 +57,15 @@ class NodeReader:
         found: dict[str, float] = {}
         processors, used = self._group.processors(), self._group.seconds()
         if processors and used is not None:
-            share = self._rates.of("cpu", used, now)
+            share = self._rates.compute_rate("cpu", used, now)
         else:
             fields = self._files.read("/proc/stat").partition(b"\n")[0].split()[1:9]
             numbers = [int(field) for field in fields]
             processors = float(os.cpu_count() or 1)
             work = sum(numbers) - sum(numbers[IDLE_FIELD : IOWAIT_FIELD + 1])
-            share = self._rates.of("cpu", work / TICKS_PER_SECOND, now) if len(numbers) > IOWAIT_FIELD else None
+            share = (
+                self._rates.compute_rate("cpu", work / TICKS_PER_SECOND, now) if len(numbers) > IOWAIT_FIELD else None
+            )
         if share is not None:
             found["cpu"] = min(100.0, 100 * share / processors)
         with contextlib.suppress(ValueError, IndexError):
@@ -105,7 +107,7 @@ class NodeReader:
             if mount:
                 for metric, field in (("disk_read", 5), ("disk_written", 9)):
                     key = f"{metric}:{mount}"
-                    if (rate := self._rates.of(key, int(fields[field]) * SECTOR_BYTES, now)) is not None:
+                    if (rate := self._rates.compute_rate(key, int(fields[field]) * SECTOR_BYTES, now)) is not None:
                         found[key] = rate
         return found
 
@@ -129,7 +131,7 @@ class NodeReader:
     def _traffic(self, values: dict[str, float], name: str, counts: tuple[int, int], now: float) -> None:
         for metric, count in zip(("received", "sent"), counts):  # noqa: B905 (strict is newer than 3.9)
             key = f"{metric}:{name}"
-            if (rate := self._rates.of(key, count, now)) is not None:
+            if (rate := self._rates.compute_rate(key, count, now)) is not None:
                 values[key] = rate
 
 

@@ -79,7 +79,7 @@ class CounterRates:
         self._before: dict[str, tuple[float, float]] = {}
         self._next: dict[str, tuple[float, float]] = {}
 
-    def of(self, key: str, count: float, now: float) -> float | None:
+    def compute_rate(self, key: str, count: float, now: float) -> float | None:
         """Return the increase per second; None: not known. `now`: monotonic seconds."""
         self._next[key] = count, now
         before, at = self._before.get(key, (count, now))

@@ -25,7 +25,7 @@ class RankReader:
         self.processes: dict[int, int] = {}
         """Rank by process id, of the last look."""
 
-    def look(self, leaders: Mapping[int, int], now: float) -> dict[str, float]:
+    def read_values(self, leaders: Mapping[int, int], now: float) -> dict[str, float]:
         """Return the ranks' values by key. `leaders`: the first process of each rank; `now`: monotonic seconds."""
         found: dict[str, float] = {}
         self.processes = {}
@@ -53,7 +53,7 @@ class RankReader:
                 continue
             found[f"rank_memory:{rank}"] = memory
             for name, count, unit in (("cpu", seconds, 100), ("read", read, 1), ("written", written, 1)):
-                if (rate := self._rates.of(f"rank_{name}:{rank} {leader}", count, now)) is not None:
+                if (rate := self._rates.compute_rate(f"rank_{name}:{rank} {leader}", count, now)) is not None:
                     found[f"rank_{name}:{rank}"] = rate * unit
         return found
 

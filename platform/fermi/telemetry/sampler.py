@@ -41,17 +41,17 @@ class TelemetrySampler:
     def sample(self, ranks: Mapping[int, int] | None = None, places: Mapping[int, int] | None = None) -> dict[str, Any]:
         """Return a sample. `ranks`: the first process of each; `places`: which of the node's GPUs each has, by rank."""
         now, ranks = time.monotonic(), ranks or {}
-        values = self._node.look(now)
-        values.update(self._ranks.look(ranks, now))
+        values = self._node.read_values(now)
+        values.update(self._ranks.read_values(ranks, now))
         if self.emulated:
             values.update({
                 f"gpu:{place}": min(100.0, values[f"rank_cpu:{rank}"])
                 for rank, place in (places or {}).items() if f"rank_cpu:{rank}" in values
             })  # fmt: skip
         elif self._gpus:
-            values.update(_flatten(self._gpus.look(now)))
+            values.update(_flatten(self._gpus.read_gpus(now)))
             values.update(self._memory(self._gpus.memory, ranks))
-            values.update({f"xid:{place}": float(number) for place, number in self._xids.look().items()})
+            values.update({f"xid:{place}": float(number) for place, number in self._xids.read_xids().items()})
         self._rates.turn()
         told: dict[str, Any] = {
             "at": round(time.time(), 1),

@@ -29,7 +29,7 @@ class BackgroundCommand:
         self._due = now + self._period
         return True
 
-    def ask(self, command: Sequence[str], now: float) -> None:
+    def start(self, command: Sequence[str], now: float) -> None:
         """Start the program. `now`: monotonic seconds."""
         self._close()
         with contextlib.suppress(OSError):
@@ -38,7 +38,7 @@ class BackgroundCommand:
                 command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.DEVNULL
             )
 
-    def take(self, now: float) -> str | None:
+    def poll(self, now: float) -> str | None:
         """Return what it printed, once it has ended; empty where it failed or takes too long. None: it has not ended,
         or does not run."""
         if self._process is None:

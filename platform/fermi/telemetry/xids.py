@@ -87,7 +87,7 @@ class XidReader:
         """Return file descriptors that no rank may inherit: reading them takes a right."""
         return [] if self._log is None else [self._log]
 
-    def look(self) -> dict[int, int]:
+    def read_xids(self) -> dict[int, int]:
         """Return the newest number of each GPU that has had one, by place."""
         if not self._buses:
             return {}
@@ -108,7 +108,7 @@ class XidReader:
     def explains(self, place: int, pid: int) -> dict[str, Any] | None:
         """Return the Xid that may be why the rank that had the GPU `place`, the process `pid`, has just ended; None:
         none."""
-        self.look()
+        self.read_xids()
         with self._lock:
             found = [*self._newest.items(), *([self._blamed[pid]] if pid in self._blamed else [])]
         for known, xid in sorted(found, key=lambda one: -one[1].at):
@@ -141,13 +141,13 @@ class XidReader:
         """Return the Xids of the journal's last answer, and ask again in the background."""
         now, found = time.monotonic(), []
         passed = time.time() - now
-        for line in (self._journal.take(now) or "").splitlines():
+        for line in (self._journal.poll(now) or "").splitlines():
             with contextlib.suppress(ValueError, IndexError):
                 if (moment := float(line.split()[0])) > self._since:
                     found.append(parse_line(line, moment - passed))
                     self._since = moment
         if self._journal.is_due(now):
-            self._journal.ask([*self._command, f"--since=@{int(self._since)}"], now)
+            self._journal.start([*self._command, f"--since=@{int(self._since)}"], now)
         return [xid for xid in found if xid]
 
 

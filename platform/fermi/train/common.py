@@ -292,26 +292,26 @@ class Report:
 
     def event(self, name: str, **values: Any) -> None:
         if self.speaks:
-            self.keep({"event": name, **values})
+            self.write_line({"event": name, **values})
 
     def metrics(self, step: int, **values: float) -> None:
         if self.speaks:
             numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
-            self.keep({"step": step, **numbers, "time": round(time.time(), 3)})
+            self.write_line({"step": step, **numbers, "time": round(time.time(), 3)})
         if self.wandb:
             self.wandb.log(values, step=step)
         if self.tensorboard:
             for name, value in values.items():
                 self.tensorboard.add_scalar(name, value, step)
 
-    def keep(self, line: dict[str, Any]) -> None:
+    def write_line(self, line: dict[str, Any]) -> None:
         """Write the line to the file of `--log_file`, and print it."""
         if self.file:
             with skip_if_unavailable(self.file.name, ""):
                 print(json.dumps(line), file=self.file, flush=True)
-        self.say(line)
+        self.print_line(line)
 
-    def say(self, line: dict[str, Any]) -> None:
+    def print_line(self, line: dict[str, Any]) -> None:
         print_line(json.dumps(line))
 
     def progress(self, step: int) -> None:

@@ -48,7 +48,7 @@ class ParallelSplit(NamedTuple):
     rank: int
 
     @classmethod
-    def of(cls, args: argparse.Namespace, world: World) -> "ParallelSplit":
+    def from_args(cls, args: argparse.Namespace, world: World) -> "ParallelSplit":
         """Return the split of these options. Raise ConfigError where processes, heads or layers are not divisible."""
         tensor, pipeline = args.tensor_parallel_size, args.pipeline_parallel_size
         data, left = divmod(world.size, tensor * pipeline)

@@ -42,7 +42,7 @@ class MeshLayout:
             for name in weights
         }
 
-    def put(self, name: str, array: np.ndarray) -> jax.Array:
+    def shard(self, name: str, array: np.ndarray) -> jax.Array:
         """Return this device's part of a weight, or of its optimizer state."""
         place = NamedSharding(self.mesh, self.specs[name])
         return jax.make_array_from_callback(array.shape, place, lambda index: array[index])
@@ -51,7 +51,7 @@ class MeshLayout:
         """Return a global array of which this process has a part."""
         return jax.make_array_from_process_local_data(NamedSharding(self.mesh, spec), array)
 
-    def whole(self, name: str, array: jax.Array) -> np.ndarray:
+    def gather(self, name: str, array: jax.Array) -> np.ndarray:
         """Return the whole array in this process's memory. For sharded weights all processes must call it."""
         return np.asarray(multihost_utils.process_allgather(array, tiled=True) if name in self.split else array)
 
@@ -62,7 +62,7 @@ class MeshLayout:
 
     # --- Inside `by_rank` ---
 
-    def take(self, name: str, weight: jax.Array, dtype: Any) -> jax.Array:
+    def load_weight(self, name: str, weight: jax.Array, dtype: Any) -> jax.Array:
         """Return a weight for computation. Shards are gathered in `dtype`."""
         return gather_shard(weight, self.split[name], dtype) if name in self.split else weight.astype(dtype)
 

@@ -64,7 +64,7 @@ class FactReporter:
         self.to_head: JsonLineConnection | None = None
         self.lock = threading.Lock()
 
-    def say(self, kind: str, **facts: Any) -> None:
+    def report_fact(self, kind: str, **facts: Any) -> None:
         with self.lock:
             fact = {"preflight": kind, "rank": self.rank, **facts}
             self.said.append(fact)
@@ -122,7 +122,7 @@ class PreflightWorker:
         else:
             address = peer["seen"]
         names = [self._name(name, rank) for name in peer["names"] if name not in self.order.names]
-        self.voice.say(
+        self.voice.report_fact(
             "pair", to=rank, free=result, master=peer.get("master", {}).get(str(self.order.rank)), address=address,
             port=peer["port"], rttMs=rtt, interface=this_node.find_interface_to(address),
             names=[name for name in names if name],
@@ -161,24 +161,24 @@ class PreflightWorker:
             return {"mbps": None}
         finally:
             line.sock.close()
-        self.voice.say("bandwidth", to=rank, mbps=mbps, network=round(network, 1))
+        self.voice.report_fact("bandwidth", to=rank, mbps=mbps, network=round(network, 1))
         return {"mbps": mbps}
 
     def do_devices(self, what: Fact) -> Fact:
         """Report what the child process has found, waiting for it up to DEVICES_SECONDS."""
         devices = self.stack.devices(DEVICES_SECONDS)
-        self.voice.say("devices", **devices)
+        self.voice.report_fact("devices", **devices)
         torch = devices.get("torch") or {}
         return {"torch": bool(torch) and not torch.get("error"), "gpus": torch.get("gpus", 0)}
 
     def do_together(self, what: Fact) -> Fact:
         said = self.stack.together({**what, "rank": self.order.rank, "world": self.order.world}, TOGETHER_SECONDS)
-        self.voice.say("together", **said)
+        self.voice.report_fact("together", **said)
         return {}
 
     def do_end(self, what: Fact) -> Fact:
-        self.voice.say("heard", **{"from": sorted(self.door.heard)})
-        self.voice.say("end")
+        self.voice.report_fact("heard", **{"from": sorted(self.door.heard)})
+        self.voice.report_fact("end")
         return {}
 
 
@@ -311,13 +311,13 @@ class PreflightHead:
         """Run the all-reduce with all nodes, or not at all; on the master port, as training would, and with no more
         data than the slowest link carries in half a second."""
         if min(len(ready), len(self.members) + 1) < self.order.world:
-            return self.worker.voice.say("together", skipped="nodes")
+            return self.worker.voice.report_fact("together", skipped="nodes")
         if not all(one["torch"] for one in ready.values()):
-            return self.worker.voice.say("together", skipped="torch")
+            return self.worker.voice.report_fact("together", skipped="torch")
         ports = {_get_local_port(line) for line in self.members.values()}
         dead = any(fact.get("free", "ok") != "ok" for fact in (*self.worker.voice.said, *self.facts))
         if dead or self.door.taken or ports - {self.order.port}:
-            return self.worker.voice.say("together", skipped="pairs")
+            return self.worker.voice.report_fact("together", skipped="pairs")
         cuda = all(one["gpus"] for one in ready.values())
         backend = self.order.backend or ("nccl" if cuda else "gloo")
         self.door.leave(self.order.port)
@@ -358,21 +358,21 @@ def run_preflight(order: PreflightOrder, show: Callable[[Fact], None]) -> list[F
     head, those of all members that found it."""
     with this_node.StackProbe(order.stacks, order.quiet) as stack, ThreadPoolExecutor(1) as aside:
         voice, door = FactReporter(order.rank, show), ProbeServer(order)
-        voice.say("hello", name=order.name, names=order.names, world=order.world)
+        voice.report_fact("hello", name=order.name, names=order.names, world=order.world)
         looking = aside.submit(this_node.collect_node_facts, order.packages)
         worker = PreflightWorker(order, voice, door, stack)
         if order.rank == 0:
-            voice.say("node", **looking.result())
+            voice.report_fact("node", **looking.result())
             via = next(iter(port for port in order.head_ports if port in door.doors), None)
             resolved, source = resolve_name(order.head), this_node.find_in_hosts_file(order.head)
-            voice.say("head", asked=order.head, port=order.port, resolved=resolved, source=source, tries=[], via=via,
-                      taken=door.taken)  # fmt: skip
+            voice.report_fact("head", asked=order.head, port=order.port, resolved=resolved, source=source, tries=[],
+                      via=via, taken=door.taken)  # fmt: skip
             head = PreflightHead(order, worker, door)
             head.conduct()
             return [*voice.said, *head.facts]
         line, found = find_head(order, door, door.port)
-        voice.say("node", **looking.result())
-        voice.say("head", **found)
+        voice.report_fact("node", **looking.result())
+        voice.report_fact("head", **found)
         if line:
             voice.found_head(line)
             follow_orders(worker, line)

@@ -26,7 +26,7 @@ class TerminalReport(Report):
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
         super().__init__(args, rank)
 
-    def say(self, line: dict[str, Any]) -> None:
+    def print_line(self, line: dict[str, Any]) -> None:
         told = {name: value for name, value in line.items() if name not in ("event", "time")}
         step = f"Step {told.pop('step')}: " if "step" in told else ""
         words = [line["event"]] if "event" in line else []

@@ -72,7 +72,7 @@ def parse_args(argv: list[str], kind: "type[Trainer] | None" = None) -> argparse
     parser = make_parser(kind)
     words = convert_hyperparameters(env("FERMI_HYPERPARAMETERS") or "{}") + argv
     args = parser.parse_args([re.sub("^--(no[-_])?([^=]+)", normalize_option, word) for word in words])
-    kind.settle(args)
+    kind.resolve_options(args)
     if args.n_embd % args.n_head:
         raise ConfigError(f"--n_embd {args.n_embd} is not divisible by --n_head {args.n_head}")
     if not args.train_data_path:
@@ -201,7 +201,7 @@ class World(NamedTuple):
         device = torch.device("cuda", index) if gpus else torch.device("cpu")
         return cls(rank, local_rank, size, device, distributed=size > 1 or args.distributed)
 
-    def settle(self, args: argparse.Namespace) -> None:
+    def select_device(self, args: argparse.Namespace) -> None:
         """Select the device, and print this rank's place."""
         env, on_gpu = os.environ, self.device.type == "cuda"
         address, port = (env["MASTER_ADDR"], env["MASTER_PORT"]) if "RANK" in env else ("none", "none")
@@ -215,7 +215,7 @@ class World(NamedTuple):
 
     def join(self, args: argparse.Namespace) -> None:
         """Initialise the process group."""
-        self.settle(args)
+        self.select_device(args)
         on_gpu = self.device.type == "cuda"
         if self.distributed:
             backend = args.backend if args.backend != "auto" else "nccl" if on_gpu else "gloo"
@@ -325,7 +325,7 @@ class DataShard(NamedTuple):
     weight: float
 
     @classmethod
-    def of(cls, args: argparse.Namespace, world: World) -> "DataShard":
+    def from_args(cls, args: argparse.Namespace, world: World) -> "DataShard":
         """Return this rank's share; all ranks must call it together."""
         sizes = [args.batch_size] * world.size
         if args.local_batch_size and world.distributed:
@@ -347,7 +347,7 @@ class Samples(Dataset[torch.Tensor]):
         if args.preload:
             self.tokens = self.tokens.clone()
         self.starts = len(self.tokens) - args.block_size
-        self.share = DataShard.of(args, world)
+        self.share = DataShard.from_args(args, world)
         self.coming: Iterator[torch.Tensor] | None = None
 
     def draw(self, step: int, micro_step: int) -> Batch:
@@ -366,7 +366,9 @@ class Samples(Dataset[torch.Tensor]):
     def __getitem__(self, place: tuple[int, int]) -> torch.Tensor:
         """Return the rows of (step, micro step)."""
         step, micro_step = place
-        return self.rows(hash_to_int(self.args.seed, step, place) % self.starts for place in self.places(micro_step))
+        return self.read_samples(
+            hash_to_int(self.args.seed, step, place) % self.starts for place in self.places(micro_step)
+        )
 
     def windows(self) -> Iterator[Batch]:
         """Yield this rank's share of fixed windows, spread evenly over the file: `eval_batches` global batches of
@@ -374,13 +376,13 @@ class Samples(Dataset[torch.Tensor]):
         batches = self.args.eval_batches * self.args.gradient_accumulation_steps
         total = batches * self.share.total
         for index in range(batches):
-            yield self.on_device(self.rows(place * self.starts // total for place in self.places(index)))
+            yield self.on_device(self.read_samples(place * self.starts // total for place in self.places(index)))
 
     def places(self, index: int) -> range:
         first = index * self.share.total + self.share.first
         return range(first, first + self.share.size)
 
-    def rows(self, starts: Iterable[int]) -> torch.Tensor:
+    def read_samples(self, starts: Iterable[int]) -> torch.Tensor:
         return torch.stack([self.tokens[start : start + self.args.block_size + 1] for start in starts]).long()
 
     def on_device(self, rows: torch.Tensor) -> Batch:
@@ -551,19 +553,19 @@ class Report:
 
     def event(self, name: str, **values: Any) -> None:
         if self.speaks:
-            self.say({"event": name, **values})
+            self.print_line({"event": name, **values})
 
     def metrics(self, step: int, **values: float) -> None:
         if self.speaks:
             numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
-            self.say({"step": step, **numbers, "time": round(time.time(), 3)})
+            self.print_line({"step": step, **numbers, "time": round(time.time(), 3)})
         if self.wandb:
             self.wandb.log(values, step=step)
         if self.tensorboard:
             for name, value in values.items():
                 self.tensorboard.add_scalar(name, value, step)
 
-    def say(self, line: dict[str, Any]) -> None:
+    def print_line(self, line: dict[str, Any]) -> None:
         """Print the line, and write it to the file of `--log_file`."""
         text = json.dumps(line)
         if self.file:
@@ -593,7 +595,7 @@ class Trainer:
         add("--bucket_cap_mb", type=at_least(1))
 
     @staticmethod
-    def settle(args: argparse.Namespace) -> None:
+    def resolve_options(args: argparse.Namespace) -> None:
         """Set options that follow from others; raise ConfigError where they contradict each other."""
 
     def __init__(self, args: argparse.Namespace, world: World, report: Report) -> None:
@@ -602,7 +604,7 @@ class Trainer:
         self.valid_data = Samples(args.valid_data_path, args, world) if args.valid_data_path else None
         self.dtype = self.choose_dtype()
         torch.manual_seed(args.seed)
-        self.model = self.place(GPT(args))
+        self.model = self.wrap_model(GPT(args))
         groups = make_parameter_groups(self.model, args.weight_decay)
         self.optimizer = torch.optim.AdamW(groups, betas=(0.9, 0.95), fused=True)
         lower = torch.autocast(world.device.type, self.dtype, enabled=self.dtype != torch.float32)
@@ -621,7 +623,7 @@ class Trainer:
         sizes |= {"effective_batch_size": effective, "peak_learning_rate": self.peak_learning_rate()}
         self.report.event("started", world_size=self.world.size, **about, **sizes)
 
-    def place(self, model: GPT) -> nn.Module:
+    def wrap_model(self, model: GPT) -> nn.Module:
         """Return the model as the optimizer gets it."""
         return model.to(self.world.device)
 

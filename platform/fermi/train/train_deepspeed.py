@@ -79,7 +79,7 @@ class DeepSpeedTrainer(train_ddp.Trainer):
     def __init__(self, args: argparse.Namespace, world: World, report: Report) -> None:
         self.args, self.world, self.report = args, world, report
         deepspeed.init_distributed(dist.get_backend())
-        self.split = ParallelSplit.of(args, world)
+        self.split = ParallelSplit.from_args(args, world)
         self.config = read_config(args, self.split)
         same_data = world._replace(rank=self.split.data_rank, size=self.split.data)
         self.train_data = Samples(args.train_data_path, args, same_data)

@@ -122,7 +122,7 @@ class FsdpTrainer(train_ddp.Trainer):
         parser.set_defaults(distributed=True)
 
     @staticmethod
-    def settle(args: argparse.Namespace) -> None:
+    def resolve_options(args: argparse.Namespace) -> None:
         if not args.distributed:
             raise ConfigError("--no-distributed leaves nothing to shard over: use train_ddp")
         if args.cpu_offload and args.backend != "gloo" and torch.cuda.is_available():
@@ -132,7 +132,7 @@ class FsdpTrainer(train_ddp.Trainer):
         super().__init__(args, world, report)
         self.autocast = contextlib.nullcontext()  # parameters themselves are gathered in the lower precision
 
-    def place(self, model: train_ddp.GPT) -> nn.Module:
+    def wrap_model(self, model: train_ddp.GPT) -> nn.Module:
         """Return the sharded model, block by block, so that no GPU ever holds the whole model."""
         args, world = self.args, self.world
         size = args.shard_size or world.size

@@ -38,7 +38,7 @@ class HorovodWorld(train_ddp.World):
         return cls(rank, local_rank, size, device, distributed=size > 1)
 
     def join(self, args: argparse.Namespace) -> None:
-        self.settle(args)
+        self.select_device(args)
         hvd.init()
 
     def mean(self, value: torch.Tensor) -> torch.Tensor:
@@ -64,7 +64,7 @@ class HorovodTrainer(train_ddp.Trainer):
         )
 
     @staticmethod
-    def settle(args: argparse.Namespace) -> None:
+    def resolve_options(args: argparse.Namespace) -> None:
         args.local_batch_size = None  # all ranks have as many
         if args.distributed or args.world_size:
             raise ConfigError("--distributed and --world_size start no processes here: use horovodrun -np")

@@ -155,7 +155,7 @@ class JaxTrainer:
         self.layout = layout = MeshLayout(devices, args.fsdp_parallel, weights)
         zeros = {name: np.zeros(weight.shape, np.float32) for name, weight in weights.items()}
         self.state = TrainState(
-            *({name: layout.put(name, w) for name, w in tree.items()} for tree in (weights, zeros, zeros))
+            *({name: layout.shard(name, w) for name, w in tree.items()} for tree in (weights, zeros, zeros))
         )
         self.step, self.rate = 0, 0.0
         specs = TrainState(layout.specs, layout.specs, layout.specs)
@@ -175,7 +175,7 @@ class JaxTrainer:
     def loss(self, weights: gpt_jax.Weights, batch: jax.Array) -> jax.Array:
         remat = self.args.remat
         pass_on = partial(scan_blocks, remat=remat) if remat or self.layout.split else gpt_jax.apply_blocks
-        return gpt_jax.compute_loss(weights, batch, self.args, self.dtype, self.layout.take, pass_on)
+        return gpt_jax.compute_loss(weights, batch, self.args, self.dtype, self.layout.load_weight, pass_on)
 
     def local_step(self, state: TrainState, rows: jax.Array, stop: jax.Array, scales: jax.Array) -> Any:
         """Return one rank's part of an optimizer step: `rows` are its micro batches, `scales` the learning rate and the
@@ -196,7 +196,7 @@ class JaxTrainer:
         losses = jax.lax.map(lambda batch: self.loss(weights, batch), rows)
         return jax.lax.pmean(losses.mean(), RANK_AXES)
 
-    def rows(self, step: int) -> jax.Array:
+    def read_samples(self, step: int) -> jax.Array:
         """Return this process's samples of an optimizer step, on its device."""
         batches = [self.train_data.draw(step, index) for index in range(self.args.gradient_accumulation_steps)]
         return self.layout.put_rows(np.stack(batches), ROWS_SHARDED_BY_RANK)
@@ -219,7 +219,7 @@ class JaxTrainer:
 
     def whole_state(self) -> Iterator[tuple[str, np.ndarray]]:
         for kind, tree in self.state._asdict().items():
-            yield from ((f"{kind}/{name}", self.layout.whole(name, array)) for name, array in tree.items())
+            yield from ((f"{kind}/{name}", self.layout.gather(name, array)) for name, array in tree.items())
 
     def save(self, last: bool, measured: dict[str, float]) -> None:
         """Save a checkpoint on process 0; where weights are sharded, the others send theirs, even if process 0 cannot
@@ -253,7 +253,7 @@ class JaxTrainer:
             step, was = read_checkpoint_header(Path(path))
             if other := [f"--{name} {was[name]}" for name in MODEL_OPTIONS if was[name] != getattr(self.args, name)]:
                 raise ConfigError(f"cannot resume from {path}: its model has {' '.join(other)}")
-            self.state, self.step = load_state(Path(path), self.layout.put), step
+            self.state, self.step = load_state(Path(path), self.layout.shard), step
         except CheckpointError as why:
             raise ConfigError(f"cannot resume from {path}: {why}") from None
         self.report.event("resumed", step=self.step, path=path)
@@ -272,7 +272,7 @@ class JaxTrainer:
     def run(self, stop_signals: list[int]) -> int:
         """Train to the last step, or to the step at which the processes agree to stop. Returns the exit code."""
         steps = range(self.step + 1, self.args.total_steps + 1)
-        with closing(common.prefetch_batches(self.rows, steps, self.args.prefetch)) as batches:
+        with closing(common.prefetch_batches(self.read_samples, steps, self.args.prefetch)) as batches:
             self.train(batches, stop_signals)
         stopped = self.step < self.args.total_steps
         self.report.event("stopped" if stopped else "finished", step=self.step)

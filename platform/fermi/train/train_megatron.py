@@ -127,7 +127,7 @@ class MegatronTrainer(train_fsdp.FsdpTrainer):
         parser.set_defaults(distributed=True)
 
     @staticmethod
-    def settle(args: argparse.Namespace) -> None:
+    def resolve_options(args: argparse.Namespace) -> None:
         if not torch.cuda.is_available():
             raise ConfigError("no CUDA here: megatron-core's schedules run on NVIDIA GPUs only")
         args.max_position_embeddings = args.max_position_embeddings or args.block_size

@@ -49,7 +49,7 @@ class ChildProcess:
         self._reader: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start it once, unless it was stopped; it is restarted only after `keep`."""
+        """Start it once, unless it was stopped; it is restarted only after `keep_running`."""
         with self._starting:
             if not self._stopping.is_set():
                 self._start()
@@ -75,7 +75,7 @@ class ChildProcess:
         )
         if theirs:
             theirs.close()
-        self.process = PlatformProcess.of(self.name, self._popen.pid)
+        self.process = PlatformProcess.from_pid(self.name, self._popen.pid)
         assert self._popen.stdout
         self._reader = threading.Thread(
             target=console.copy_output, args=(self._popen.stdout, self.name, self.wanted), daemon=True
@@ -92,7 +92,7 @@ class ChildProcess:
         if self._reader:
             self._reader.join(1)
 
-    def keep(self) -> None:
+    def keep_running(self) -> None:
         """From now on restart it whenever it ends, after a pause that grows while it keeps ending."""
         threading.Thread(target=self._watch, daemon=True).start()
 

@@ -35,7 +35,7 @@ class PlatformProcess:
     boot_id: str
 
     @classmethod
-    def of(cls, name: str, pid: int) -> "PlatformProcess":
+    def from_pid(cls, name: str, pid: int) -> "PlatformProcess":
         """Return the process with this pid."""
         return cls(name, pid, read_start_time(pid), read_boot_id())
 

@@ -28,12 +28,13 @@ SUPERVISOR_NAME = "make up"
 
 @dataclass
 class _WatchedProcess:
-    """A supervised process. `changed`: settings that differed at the last check; `said`: codes that were reported."""
+    """A supervised process. `changed`: settings that differed at the last check; `reported`: codes that were
+    reported."""
 
     process: PlatformProcess
     watchdog: Watchdog
     changed: set[str] = field(default_factory=set)
-    said: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
     is_ending: bool = False
 
 
@@ -50,7 +51,7 @@ class ProcessSupervision:
         self._notes: dict[tuple[str, str], dict[str, Any]] = {}
         self._written: list[dict[str, Any]] | None = None
 
-    def look(self, children: Sequence[ChildProcess]) -> None:
+    def check_children(self, children: Sequence[ChildProcess]) -> None:
         """Check all children; to be called every CHECK_INTERVAL_S. Where this process itself was stopped for longer,
         the extra time does not count as silence of the children."""
         at = time.monotonic()
@@ -78,17 +79,17 @@ class ProcessSupervision:
         line = child.line
         if line is None:
             return
-        verdict = subject.watchdog.look(
+        verdict = subject.watchdog.check(
             passed, watchdog.query_process(line), watchdog.sample_process(subject.process.pid)
         )
         code = verdict.code if verdict else ""
-        if verdict and code not in subject.said:
+        if verdict and code not in subject.reported:
             console.print_line(
                 self._note(child.name, code, pid=subject.process.pid, seconds=verdict.seconds), fault=True
             )
         elif verdict:
             self._note(child.name, code, pid=subject.process.pid, seconds=verdict.seconds)
-        subject.said = (subject.said - {"PROCESS_STOPPED"}) | ({code} if code else set())
+        subject.reported = (subject.reported - {"PROCESS_STOPPED"}) | ({code} if code else set())
         if verdict and verdict.ends:
             subject.is_ending = True
             child.replace(GRACE_S)
@@ -103,9 +104,9 @@ class ProcessSupervision:
         if not twice:
             return
         said = self._note_changed(child.name, twice)
-        if "PROCESS_CHANGED" not in subject.said:
+        if "PROCESS_CHANGED" not in subject.reported:
             console.print_line(said, fault=True)
-            subject.said.add("PROCESS_CHANGED")
+            subject.reported.add("PROCESS_CHANGED")
         not_before, pause = self._pauses.get(child.name, (0.0, REPLACE_PAUSE_S[0]))
         if at >= not_before:
             self._pauses[child.name] = at + pause, min(2 * pause, REPLACE_PAUSE_S[1])
@@ -136,4 +137,4 @@ class ProcessSupervision:
 
     def _says(self, name: str, code: str) -> bool:
         subject = self._subjects.get(name)
-        return subject is not None and code in subject.said
+        return subject is not None and code in subject.reported

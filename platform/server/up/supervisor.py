@@ -53,7 +53,7 @@ class Platform:
         self.children: list[ChildProcess] = []
         self._standing: list[dict[str, Any]] = []  # notes of what is open from the start on
         self.ending = threading.Event()
-        self._me = PlatformProcess.of("fermi", os.getpid())
+        self._me = PlatformProcess.from_pid("fermi", os.getpid())
         self._env = build_environment(
             FERMI_DATA=str(data),
             FERMI_URL=address.url,
@@ -126,19 +126,19 @@ class Platform:
         for number in range(2, self._webs.at_once + 1):
             self._web(number)
         for child in self.children:
-            child.keep()
+            child.keep_running()
 
     def _serve(self) -> None:
         supervision = ProcessSupervision(self._me.pid, paths.get_notes_path(self.record.dir), self._standing)
         while not self.ending.wait(CHECK_INTERVAL_S):
-            supervision.look(self.children)
+            supervision.check_children(self.children)
             serving = [child for child in self.children if child.inherits]
             there = [child.process.pid for child in serving if child.process and child.alive()]
-            if self._webs.wanted(time.monotonic(), {pid: web_processes.read_cpu_seconds(pid) for pid in there}) > len(
-                serving
-            ):
+            if self._webs.compute_target(
+                time.monotonic(), {pid: web_processes.read_cpu_seconds(pid) for pid in there}
+            ) > len(serving):
                 console.print_line(f"starting web process {len(serving) + 1}: {len(serving)} cannot keep up")
-                self._web(len(serving) + 1).keep()
+                self._web(len(serving) + 1).keep_running()
 
     def _announce(self, first: dict[str, Any], seconds: float) -> None:
         self.record.publish(self.address.url)

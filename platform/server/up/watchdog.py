@@ -49,7 +49,7 @@ class Watchdog:
         self._before: ProcessSample | None = None
         self._silent = self._stalled = 0.0
 
-    def look(self, passed: float, answer: bytes | None, seen: ProcessSample) -> WatchdogVerdict | None:
+    def check(self, passed: float, answer: bytes | None, seen: ProcessSample) -> WatchdogVerdict | None:
         """Return a verdict, or None where the process is fine. `passed`: seconds since the last check; `answer`: to the
         request that was sent then, None for none."""
         own = _could_run(passed, self._before, seen)

@@ -52,7 +52,7 @@ class ProcessCount:
         self._at = 0.0
         self._used: Mapping[int, float] = {}
 
-    def wanted(self, at: float, used: Mapping[int, float]) -> int:
+    def compute_target(self, at: float, used: Mapping[int, float]) -> int:
         """Return one more than run now if all of them were busy since the last call. `used`: by process, the processor
         seconds so far."""
         passed, before = at - self._at, self._used

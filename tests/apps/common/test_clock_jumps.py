@@ -50,12 +50,12 @@ def test_a_jump_is_detected_once_by_the_difference_of_the_clocks(by: timedelta) 
     clocks = Clocks()
     watch = clocks.watch()
     clocks.go(20)
-    assert watch.look() is None
+    assert watch.find_jump() is None
     clocks.set(by)
     clocks.go(1)
-    assert watch.look() == (clocks.wall, by)
+    assert watch.find_jump() == (clocks.wall, by)
     clocks.go(600)
-    assert watch.look() is None
+    assert watch.find_jump() is None
 
 
 def test_elapsed_time_and_slow_corrections_are_no_jump() -> None:
@@ -64,17 +64,17 @@ def test_elapsed_time_and_slow_corrections_are_no_jump() -> None:
     for _ in range(100):
         clocks.go(3600)  # nobody looked for an hour
         clocks.set(timedelta(seconds=1.8))  # 500 parts per million
-        assert watch.look() is None
+        assert watch.find_jump() is None
 
 
 def test_runner_reports_from_before_a_jump_are_old_for_some_minutes() -> None:
     clocks = Clocks()
     watch = clocks.watch()
     clocks.set(HOUR)
-    watch.look()
+    watch.find_jump()
     assert watch.lately() == HOUR
     clocks.set(-HOUR)
-    watch.look()
+    watch.find_jump()
     assert watch.lately() == HOUR, "what went back makes nothing too old"
     clocks.go(601)
     assert watch.lately() == timedelta()

@@ -99,7 +99,7 @@ def test_one_thread_tries_to_reconnect_for_all(server: services.Postgres, handle
 
     def look() -> None:
         with pytest.raises(DatabaseUnavailableError, match="nobody listens"):
-            base.BREAKER.look(connect)
+            base.BREAKER.try_connection(connect)
 
     threads = [threading.Thread(target=look, name=f"request-{number}") for number in range(16)]
     for thread in threads:
@@ -118,13 +118,13 @@ def test_an_exhausted_pool_is_waited_for(
     pool.open()
     held = [pool.getconn(60) for _ in range(pool.max_size)]
     looked = threading.Event()
-    look = base.BREAKER.look
+    look = base.BREAKER.try_connection
 
     def noticed(connect: Any) -> None:
         look(connect)
         looked.set()
 
-    monkeypatch.setattr(base.BREAKER, "look", noticed)
+    monkeypatch.setattr(base.BREAKER, "try_connection", noticed)
     found: list[int] = []
     waiting = threading.Thread(target=lambda: found.append(run_query(handler)))
     waiting.start()

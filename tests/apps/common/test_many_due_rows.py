@@ -123,7 +123,7 @@ def test_a_pass_that_lost_its_claim_ends_silently(
     task, seen = lab.task(), []
 
     def overtake(task: Task) -> None:
-        take_over(task).let_go(Task.objects.filter(pk=task.pk), 1, now())
+        take_over(task).release(Task.objects.filter(pk=task.pk), 1, now())
         reconciler.reconcile_due_tasks()
         seen.append(stored(task))
 

@@ -41,7 +41,7 @@ def test_each_row_is_claimed_once_and_becomes_due_again(keys: list[str]) -> None
             claim = pass_claims.PassClaim(Task.objects.filter(AnyOf(mine)), SPAN)
             had = set(Task.objects.filter(claimed_at=claim.at).values_list("pk", flat=True))
             for some in (mine[::2], mine[1::2]):
-                claim.let_go(Task.objects.filter(AnyOf(some)), len(some), now())
+                claim.release(Task.objects.filter(AnyOf(some)), len(some), now())
             return had
         finally:
             connection.close()

@@ -18,13 +18,13 @@ CHAIN = "/".join("d" * DEPTH)
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Folders that were listed, each as often as it was."""
-    inner, found = SafeTree.entries, []
+    inner, found = SafeTree.list_entries, []
 
     def entries(self: SafeTree, path: str = "") -> list[SafeTreeEntry]:
         found.append(path)
         return inner(self, path)
 
-    monkeypatch.setattr(SafeTree, "entries", entries)
+    monkeypatch.setattr(SafeTree, "list_entries", entries)
     return found
 
 
@@ -61,10 +61,10 @@ def test_folders_of_the_snapshot_are_shown_if_they_have_new_files(tmp_path: Path
         (tmp_path / "code" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "code" / name).write_text("new")
     (tmp_path / "code" / "b" / "own").mkdir()
-    assert [entry.path for entry in tree.entries()] == ["a", "c"]
-    assert [entry.path for entry in tree.entries("b")] == ["b/own"]
+    assert [entry.path for entry in tree.list_entries()] == ["a", "c"]
+    assert [entry.path for entry in tree.list_entries("b")] == ["b/own"]
     assert files(tree) == ["a/own/deep/new", "c/x/new"]
-    assert [entry.path for entry in tree.entries("c")] == ["c/x"]
+    assert [entry.path for entry in tree.list_entries("c")] == ["c/x"]
 
 
 def test_a_manifest_above_the_limit_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,7 +210,7 @@ def test_an_interrupted_rollup_is_repeated_without_duplicates(clock: Clock, step
         row.values.columns["cpu"].tolist() for row in block_store.load_blocks(FINE, ["env:a"], BEGAN, BEGAN + 1)
     ] == whole
     for grain in COARSE:
-        stored = block_store.load_block(grain, "env:a", grain.begin(BEGAN))
+        stored = block_store.load_block(grain, "env:a", grain.find_block_start(BEGAN))
         assert stored is not None
         assert known(stored.values.columns["ecc:0"]) == [grain.seconds / 15] * (FINE.block // grain.seconds)
     assert Block.objects.get(grain=FINE.seconds).sealed
@@ -274,7 +274,7 @@ def test_hourly_counts_are_read_without_other_series(clock: Clock, hours: int) -
 
 def test_storage_per_subject_is_bounded(clock: Clock) -> None:
     for grain in RESOLUTIONS:
-        at = grain.begin(clock.at) - grain.kept * 2
+        at = grain.find_block_start(clock.at) - grain.kept * 2
         while at <= clock.at:
             Block.objects.create(subject="env:a", grain=grain.seconds, begins=at, data=pack_block(ColumnBlock(1)))
             at += grain.block

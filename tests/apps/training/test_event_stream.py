@@ -414,5 +414,5 @@ def test_invalid_utf_8_is_replaced(task: Task, settings: Any) -> None:
 def test_a_whole_log_is_read_in_pieces(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "PIECE_BYTES", 7)
     write(task, "0123456789" * 5)
-    assert b"".join(logs.LogPageReader(task, 1).whole(0)).decode() == "0123456789" * 5
-    assert list(logs.LogPageReader(task, 1).whole(1)) == []
+    assert b"".join(logs.LogPageReader(task, 1).iterate_log(0)).decode() == "0123456789" * 5
+    assert list(logs.LogPageReader(task, 1).iterate_log(1)) == []

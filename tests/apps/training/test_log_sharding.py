@@ -174,19 +174,19 @@ def test_two_watchers_store_each_line_once(task: Task, joined: Callable[[], Shar
     for watcher in (holder, heir):
         watcher.find()
         write(task, line % (1, 1, 1))
-        watcher.look(0.0)
+        watcher.poll(0.0)
     assert rows() == (1, 1)  # the heir follows nothing
     pass_by(clock, LEASE_SECONDS + 2 * BEAT_SECONDS, other)
     heir.find()
-    heir.look(TICK_SECONDS)
+    heir.poll(TICK_SECONDS)
     assert rows() == (2, 2)
     clock.moment -= LEASE_SECONDS + 2 * BEAT_SECONDS  # as if it had passed the look at the clock before it stood still
     write(task, line % (3, 3, 3))
-    holder.look(5.0)
+    holder.poll(5.0)
     assert rows() == (2, 2)
     clock.moment += LEASE_SECONDS + 2 * BEAT_SECONDS
     other.beat()
-    heir.look(10.0)
+    heir.poll(10.0)
     assert rows() == (3, 3)
     assert LogCursor.objects.get(rank=0).offset > 0
 
@@ -198,5 +198,5 @@ def test_the_next_attempt_stays_with_the_same_watcher(task: Task, joined: Callab
     begin_attempt(task, 2)
     write(task, '{"step": 1, "loss": 1}\n', attempt=2)
     watcher.find()
-    watcher.look(0.0)
+    watcher.poll(0.0)
     assert MetricPoint.objects.get().attempt == 2

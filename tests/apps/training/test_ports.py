@@ -61,7 +61,7 @@ class Lab:
         task_store.store_nodes(task, job)
         return task
 
-    def begin(self, **changes: Any) -> Task:
+    def start_task(self, **changes: Any) -> Task:
         task = self.task(**changes)
         actions.lease_environments(task)
         return Task.objects.get(pk=task.pk)
@@ -84,12 +84,12 @@ def port_of(task: Task) -> int:
 
 def test_five_hundred_tasks_start_on_one_cluster(lab: Lab) -> None:
     """Most of them are only the ports that they hold, where ports are held."""
-    first = lab.begin()
+    first = lab.start_task()
     assert first.state == TaskState.STARTING
     held = PortLease.objects.filter(holder=f"{first.pk}-1").first()
     if held:
         hold(held.host, range(held.port + 1, held.port + 480))
-    begun = [lab.begin() for _ in range(20)]
+    begun = [lab.start_task() for _ in range(20)]
     assert [task.state for task in begun] == [TaskState.STARTING] * 20
     ports = {port_of(task) for task in begun}
     assert len(ports) == 20 if held else ports == {29500}
@@ -99,14 +99,14 @@ def test_five_hundred_tasks_start_on_one_cluster(lab: Lab) -> None:
 def test_the_last_port_is_used_and_then_the_reason_says_that_none_is_left(user: User, settings: Any) -> None:
     settings.MASTER_PORTS = range(29500, 29503)
     lab = Lab(user, "slurm", PYTHON)
-    assert sorted(port_of(lab.begin()) for _ in range(3)) == [29500, 29501, 29502]
-    late = lab.begin()
+    assert sorted(port_of(lab.start_task()) for _ in range(3)) == [29500, 29501, 29502]
+    late = lab.start_task()
     assert (late.state, late.reason) == (TaskState.QUEUED, "PORTS_TAKEN")
     assert late.reason_params == {"machine": "gn5", "ports": "29500-29502", "held": 3}
     assert not Lease.objects.filter(holder=late.pk).exists(), "it holds no environment meanwhile"
     said = {lang: serialize_reason(late.reason, late.reason_params, lang) for lang in ("en", "zh")}
     assert all("29500-29502" in said[lang]["message"] and "FERMI_MASTER_PORTS" in said[lang]["hint"] for lang in said)
-    assert port_of(lab.begin(machine="gn6")) == 29500, "another machine has ports of its own"
+    assert port_of(lab.start_task(machine="gn6")) == 29500, "another machine has ports of its own"
 
     leases.release_ports("task-1-1")
     actions.lease_environments(late)
@@ -123,12 +123,12 @@ def test_a_port_of_another_program_is_named_with_its_holder_and_skipped(user: Us
     worker = Worker.objects.create(pk="gn6-0", node="gn6", number=0, project=lab.project, machine="m")
     held = [{"port": 29500, "holder": "pid 7 (nc -l)"}, {"port": 29501, "holder": None}]
     Report.objects.create(worker=worker, usage={"ports": held})
-    task = lab.begin(machine="gn6")
+    task = lab.start_task(machine="gn6")
     assert port_of(task) == 29502
     said = {"port": 29500, "node": "env-0", "holder": "pid 7 (nc -l)", "instead": 29502}
     assert busy(task) == [said]
     assert "(pid 7 (nc -l)): this attempt uses 29502" in serialize_reason("MASTER_PORT_BUSY", said, "en")["message"]
-    other = lab.begin(machine="gn6", master_port=29502)
+    other = lab.start_task(machine="gn6", master_port=29502)
     assert (port_of(other), busy(other)) == (29503, []), "another task of the platform is nobody to be warned of"
 
 
@@ -137,7 +137,7 @@ def test_a_port_of_another_program_on_this_machine_is_skipped(user: User, settin
     lab = Lab(user, "local", {"warm": False})
     with socket.create_server(("", 0)) as other:
         port = other.getsockname()[1]
-        task = lab.begin(master_port=port)
+        task = lab.start_task(master_port=port)
     assert port_of(task) != port
     (said,) = busy(task)
     assert said["port"] == port
@@ -167,7 +167,7 @@ def test_a_lost_race_for_a_port_is_retried_at_once(user: User, monkeypatch: Any)
 
 def test_the_requested_port_comes_first_and_the_last_attempts_port_is_not_reused(user: User) -> None:
     lab = Lab(user, "slurm", PYTHON)
-    task = lab.begin(master_port=30000)
+    task = lab.start_task(master_port=30000)
     assert port_of(task) == 30000
     leases.release_ports(f"{task.pk}-1")
     Task.objects.filter(pk=task.pk).update(state=TaskState.QUEUED)

@@ -45,7 +45,7 @@ class RemoteEngine:
         self.before_answering()
         return found
 
-    def forget(self, handle: Handle) -> None:
+    def delete_attempt(self, handle: Handle) -> None:
         self.here.remove(handle.name)
 
 
@@ -98,7 +98,7 @@ def test_an_unreachable_engine_does_not_stop_the_sweep_of_others(task: Task, mon
 def test_engine_events_wake_the_reconciler(task: Task, remote: RemoteEngine, woken: list[str]) -> None:
     remote.here = ["task-x-1"]
     following = engine_watch.create_engine_watchers()
-    following.look()
+    following.update()
     try:
         until(lambda: woken == ["task-x"], what="the hint")
     finally:
@@ -120,14 +120,14 @@ def test_each_cluster_is_followed_once_and_again_when_its_connection_changes(tas
     following = cluster_threads.ClusterThreads("test", lambda cluster: cluster.backend == "local", follow)
     Cluster.objects.create(name="not wanted", backend="kubernetes")
     try:
-        following.look()
-        following.look()
+        following.update()
+        following.update()
         until(lambda: began == [("local", {})], what="it is followed")
         Cluster.objects.filter(name="local").update(connection={"python": "other"})
-        following.look()
+        following.update()
         until(lambda: began[1:] == [("local", {"python": "other"})] and ended == ["local"], what="and anew")
         Cluster.objects.filter(name="local").update(backend="kubernetes")
-        following.look()
+        following.update()
         until(lambda: ended == ["local", "local"], what="and no more")
     finally:
         following.close()
@@ -144,7 +144,7 @@ def test_following_continues_after_a_failure(task: Task, monkeypatch: pytest.Mon
         ending.wait()
 
     following = cluster_threads.ClusterThreads("test", lambda cluster: True, follow)
-    following.look()
+    following.update()
     try:
         until(lambda: len(tries) == 3, what="the third try")
     finally:

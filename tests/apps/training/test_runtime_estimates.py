@@ -66,7 +66,7 @@ def test_running_and_waiting_tasks_have_estimates_in_the_snapshot(task: Task) ->
     )
     moment = Lease.objects.get().since + HOUR
     plain, known = load.load_snapshot(moment), load.load_snapshot(moment, history=runtime_estimates.load_history(now()))
-    [held], [waiting] = known.held, known.waiting
-    assert (plain.held[0].expected, plain.waiting[0].expected_run) == (None, None)
+    [held], [waiting] = known.running, known.waiting
+    assert (plain.running[0].expected, plain.waiting[0].expected_run) == (None, None)
     assert datetime.fromtimestamp(held.expected or 0, moment.tzinfo) == moment + 2 * HOUR
     assert waiting.expected_run == 3 * 3600

@@ -124,7 +124,9 @@ def test_a_task_trains_inside_an_environment_as_a_process_of_the_host() -> None:
         nodes = tuple(
             clusters.build_nodes(DevEnvironment.objects.filter(name__in=("gn6", "mine")).select_related("zone"))
         )
-        return plugins.get_backend("agent", {}).ways(JobSpec("task-x", "ddp", nodes, nodes[0].id, project=project))
+        return plugins.get_backend("agent", {}).find_run_locations(
+            JobSpec("task-x", "ddp", nodes, nodes[0].id, project=project)
+        )
 
     DevEnvironment.objects.filter(pk="env-a").update(gpu_count=1)
     start(gpu_count=1)

@@ -236,7 +236,7 @@ class Server:
         self.front._started = True  # the keeper's threads are for a process that serves
         self.cache = self.front._cache
 
-    async def ask(self, body: Any, path: str = HEARTBEAT_PATH) -> Any:
+    async def post(self, body: Any, path: str = HEARTBEAT_PATH) -> Any:
         sent: list[Mapping[str, Any]] = []
         raw = [body if isinstance(body, bytes) else json.dumps(body).encode()]
 
@@ -265,7 +265,7 @@ class Server:
 
 def test_a_new_worker_is_known_at_once_and_an_unknown_one_refused() -> None:
     add("gn6-0")
-    data = asyncio.run(Server().ask(Server.body("gn6-0", "gn9-0")))
+    data = asyncio.run(Server().post(Server.body("gn6-0", "gn9-0")))
     assert data["intervalSeconds"] == 5.0
     assert [item["error"] and item["error"]["code"] for item in data["workers"]] == [None, "WORKER_UNKNOWN"]
     assert data["workers"][1]["error"]["message"] == "There is no worker gn9-0"
@@ -273,8 +273,8 @@ def test_a_new_worker_is_known_at_once_and_an_unknown_one_refused() -> None:
 
 def test_other_requests_are_passed_to_django_unchanged() -> None:
     server = Server()
-    assert asyncio.run(server.ask(b"{nonsense")) is None
-    assert asyncio.run(server.ask(b"{}", path="/api/v1/workers")) is None
+    assert asyncio.run(server.post(b"{nonsense")) is None
+    assert asyncio.run(server.post(b"{}", path="/api/v1/workers")) is None
     assert server.passed_on == [b"{nonsense", b"{}"]
 
 
@@ -285,7 +285,7 @@ def test_a_held_heartbeat_is_answered_when_there_is_news() -> None:
     known = Worker.objects.get().generation
 
     async def held() -> Any:
-        asking = asyncio.create_task(server.ask(Server.body("gn6-0", wait=60.0, generation=known)))
+        asking = asyncio.create_task(server.post(Server.body("gn6-0", wait=60.0, generation=known)))
         while not server.front._waiting:
             await asyncio.sleep(0)
         assert not asking.done()
@@ -311,7 +311,7 @@ def test_a_heartbeat_with_news_is_not_held() -> None:
     order("task-x-1", "gn6-0")
     server = Server()
     server.cache.refresh()
-    [item] = asyncio.run(server.ask(Server.body("gn6-0", wait=60.0)))["workers"]
+    [item] = asyncio.run(server.post(Server.body("gn6-0", wait=60.0)))["workers"]
     assert item["order"]["name"] == "task-x-1"
 
 
@@ -321,7 +321,7 @@ def test_a_heartbeat_is_held_no_longer_than_requested(settings: Any) -> None:
     server = Server()
     server.cache.refresh()
     known = Worker.objects.get().generation
-    [item] = asyncio.run(server.ask(Server.body("gn6-0", wait=60.0, generation=known)))["workers"]
+    [item] = asyncio.run(server.post(Server.body("gn6-0", wait=60.0, generation=known)))["workers"]
     assert (item["order"], item["error"]) == (None, None)
     assert not server.front._waiting
 

@@ -230,8 +230,8 @@ def test_concurrent_reports_of_two_processes_are_both_kept() -> None:
 
 def test_a_forgotten_attempt_is_no_longer_sent_but_still_known_for_its_logs() -> None:
     store_orders("task-x-1")
-    DatabaseStore().forget("task-x-1")
-    DatabaseStore().forget("task-x-1")
+    DatabaseStore().delete_attempt("task-x-1")
+    DatabaseStore().delete_attempt("task-x-1")
     assert wanted() == (None, None)
     assert store.read_order("gn6-0") is None
     assert DatabaseStore().names() == []

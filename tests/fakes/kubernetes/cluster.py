@@ -276,13 +276,13 @@ class FakeCluster:
                 if obj["metadata"].get("labels", {}).get(MAX_RUN) and fnmatchcase(obj["metadata"]["name"], name):
                     self.kueue.expire(resource, obj)
 
-    def hold(self, name: str = "*", message: str = NO_QUOTA) -> None:
+    def deny_quota(self, name: str = "*", message: str = NO_QUOTA) -> None:
         """Kueue has no quota for what has such a name, until `admit`."""
         self.kueue.held.insert(0, (name, message))
 
     def preempt(self, name: str = "*") -> None:
         """Kueue gives the quota of what has such a name to somebody else, until `admit`."""
-        self.hold(name)
+        self.deny_quota(name)
         for resource in (JOBS, JOBSETS):
             for obj in self.store.all(resource):
                 if obj["metadata"].get("labels", {}).get(QUEUE) and fnmatchcase(obj["metadata"]["name"], name):
@@ -300,7 +300,7 @@ class FakeCluster:
             for obj in self.store.all(resource):
                 key = (obj["metadata"]["namespace"], obj["metadata"]["name"])
                 if obj["metadata"].get("labels", {}).get(QUEUE):
-                    self.manager.look(self.kueue, (resource, key))
+                    self.manager.reconcile(self.kueue, (resource, key))
 
     # What clients asked
 
@@ -316,7 +316,7 @@ class FakeCluster:
         for pod in self.store.all(PODS):
             key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
             if pod["spec"].get("nodeName"):
-                self.manager.look(self.kubelets, (key, pod["metadata"]["uid"]))
+                self.manager.reconcile(self.kubelets, (key, pod["metadata"]["uid"]))
 
     def kill(self, pod: Object) -> None:
         """The pod's containers end by SIGKILL, as if the kernel had done it."""
@@ -355,7 +355,7 @@ class FakeCluster:
                 if run.pod["spec"]["nodeName"] == name and processes_die:
                     for container in run.containers:
                         container.kill()
-        self.manager.look(self.nodes, name)
+        self.manager.reconcile(self.nodes, name)
 
     def restore_node(self, name: str) -> None:
         """The node answers again; its kubelet ends what was deleted meanwhile."""
@@ -365,8 +365,8 @@ class FakeCluster:
             self.kubelets.renew(name, time.time())
             for uid in self.kubelets.report_all(name):
                 meta = self.kubelets.runs[uid].pod["metadata"]
-                self.manager.look(self.kubelets, ((meta["namespace"], meta["name"]), uid))
-        self.manager.look(self.nodes, name)
+                self.manager.reconcile(self.kubelets, ((meta["namespace"], meta["name"]), uid))
+        self.manager.reconcile(self.nodes, name)
 
     def restart_kubelet(self, node: str, refuses: int = 1) -> None:
         """The streams to it end, and the commands that they run. For a moment the new one knows no pods, and says so to

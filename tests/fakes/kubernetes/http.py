@@ -91,7 +91,7 @@ class Server:
         self.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
 
-    def note(self, call: Call) -> int:
+    def record_call(self, call: Call) -> int:
         with self.api.store.lock:
             self.calls.append(call)
             return len(self.calls) - 1
@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
             request.verb, request.resource.plural, request.namespace, name, request.subresource, agent,
             time.time(),
         )  # fmt: skip
-        number = fake.note(call)
+        number = fake.record_call(call)
         fault = fake.faults.strike(call)
 
         def note(code: int) -> None:

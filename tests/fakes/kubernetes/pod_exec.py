@@ -95,8 +95,8 @@ def serve(handler: BaseHTTPRequestHandler, query: Mapping[str, list[str]], begin
 
 def _refuse(talk: Talk, status: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
-        talk.say(OUT, b"")
-        talk.say(STATUS, json.dumps(status).encode())
+        talk.send_message(OUT, b"")
+        talk.send_message(STATUS, json.dumps(status).encode())
         talk.close()
 
 
@@ -108,7 +108,7 @@ class _Stream:
 
     def carry(self, talk: Talk, command: Sequence[str]) -> None:
         """Until the command's output ends. Raises OSError where the stream does before."""
-        talk.say(OUT, b"")
+        talk.send_message(OUT, b"")
         outputs = {self.process.stdout: OUT, self.process.stderr: ERR}
         while outputs:
             heard = [] if self._unread else [talk.outside]
@@ -123,12 +123,12 @@ class _Stream:
                 if one is talk.outside:
                     self._hear(talk)
                 elif data := os.read(one, MESSAGE_BYTES):
-                    talk.say(outputs[one], data)
+                    talk.send_message(outputs[one], data)
                 else:
                     del outputs[one]
         code = self.process.wait()
         self._wait_for_node(talk)
-        talk.say(STATUS, json.dumps(_ended(command, code, v5=self.v5)).encode())
+        talk.send_message(STATUS, json.dumps(_ended(command, code, v5=self.v5)).encode())
         talk.close()
 
     def leave(self) -> None:
@@ -139,7 +139,7 @@ class _Stream:
         self.process.wait()
 
     def _hear(self, talk: Talk) -> None:
-        for channel, data in talk.heard():
+        for channel, data in talk.receive():
             if channel == IN and not self._ends:
                 self._unread += data
             elif self.v5 and channel == CLOSE and data[:1] == bytes([IN]):

@@ -27,11 +27,11 @@ def serve(handler: BaseHTTPRequestHandler, pod: Object, port: int) -> None:
 
 def _carry(talk: Talk, port: int) -> None:
     for channel in (0, 1):
-        talk.say(channel, struct.pack("<H", port))
+        talk.send_message(channel, struct.pack("<H", port))
     try:
         inside = socket.create_connection(("127.0.0.1", port), 5.0)
     except OSError as error:
-        return talk.say(1, f"an error occurred forwarding {port}: {error.strerror}".encode())
+        return talk.send_message(1, f"an error occurred forwarding {port}: {error.strerror}".encode())
     with inside:
         inside.settimeout(None)
         while True:
@@ -39,9 +39,9 @@ def _carry(talk: Talk, port: int) -> None:
             if inside in ready:
                 if not (data := inside.recv(1 << 16)):
                     break
-                talk.say(0, data)
+                talk.send_message(0, data)
             if talk.outside in ready:
-                for channel, data in talk.heard():
+                for channel, data in talk.receive():
                     if channel == 0:
                         inside.sendall(data)
     return talk.close()

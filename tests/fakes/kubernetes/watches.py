@@ -28,7 +28,7 @@ class Asked:
     query: Mapping[str, str]
     metadata_only: bool = False
 
-    def wanted(self, obj: Object | None) -> bool:
+    def matches(self, obj: Object | None) -> bool:
         if obj is None or (self.namespace and obj["metadata"].get("namespace") != self.namespace):
             return False
         return self._labels(obj) and self._fields(obj)
@@ -37,7 +37,7 @@ class Asked:
         object.__setattr__(self, "_labels", selectors.labels(self.query.get("labelSelector", "")))
         object.__setattr__(self, "_fields", selectors.fields(self.resource, self.query.get("fieldSelector", "")))
 
-    def shown(self, obj: Object) -> Object:
+    def serialize(self, obj: Object) -> Object:
         if self.metadata_only:
             return {"kind": "PartialObjectMetadata", "apiVersion": META_V1, "metadata": obj["metadata"]}
         return obj | {"apiVersion": self.resource.api_version(self.version)}
@@ -63,7 +63,7 @@ def listing(store: Store, asked: Asked) -> dict[str, Any]:
         else:
             objects = store.all(asked.resource, asked.namespace)
     places = [(obj["metadata"].get("namespace", ""), obj["metadata"]["name"], obj) for obj in objects]
-    found = [obj for namespace, name, obj in places if (namespace, name) > after and asked.wanted(obj)]
+    found = [obj for namespace, name, obj in places if (namespace, name) > after and asked.matches(obj)]
     meta: dict[str, Any] = {"resourceVersion": str(version)}
     if limit and len(found) > limit:
         last = found[limit - 1]["metadata"]
@@ -72,9 +72,9 @@ def listing(store: Store, asked: Asked) -> dict[str, Any]:
         found = found[:limit]
     custom = "x-k8s.io" in asked.resource.group
     if asked.metadata_only:
-        items = [asked.shown(obj) for obj in found]
+        items = [asked.serialize(obj) for obj in found]
         return {"kind": "PartialObjectMetadataList", "apiVersion": META_V1, "metadata": meta, "items": items or None}
-    items = [asked.shown(obj) if custom else _without_kind(obj) for obj in found]
+    items = [asked.serialize(obj) if custom else _without_kind(obj) for obj in found]
     return {
         "kind": f"{asked.resource.kind}List", "apiVersion": asked.resource.api_version(asked.version),
         "metadata": meta, "items": items,
@@ -129,8 +129,8 @@ def _beginning(store: Store, asked: Asked) -> tuple[int, list[dict[str, Any]]]:
         initial = asked.query.get("sendInitialEvents") == "true"
         if version and not initial:
             return version, []
-        found = [obj for obj in store.all(asked.resource, asked.namespace) if asked.wanted(obj)]
-        first = [{"type": "ADDED", "object": asked.shown(obj)} for obj in found]
+        found = [obj for obj in store.all(asked.resource, asked.namespace) if asked.matches(obj)]
+        first = [{"type": "ADDED", "object": asked.serialize(obj)} for obj in found]
         if initial:
             first.append(_bookmark(asked, store.version, {INITIAL_EVENTS_END: "true"}))
         return store.version, first
@@ -138,12 +138,12 @@ def _beginning(store: Store, asked: Asked) -> tuple[int, list[dict[str, Any]]]:
 
 def _event(asked: Asked, change: Change) -> dict[str, Any] | None:
     """As the watcher sees it: an object that no longer fits the selector is DELETED to it."""
-    before, after = asked.wanted(change.old), change.type != "DELETED" and asked.wanted(change.new)
+    before, after = asked.matches(change.old), change.type != "DELETED" and asked.matches(change.new)
     if not before and not after:
         return None
     if not after:
-        return {"type": "DELETED", "object": asked.shown(change.new)}
-    return {"type": "MODIFIED" if before else "ADDED", "object": asked.shown(change.new)}
+        return {"type": "DELETED", "object": asked.serialize(change.new)}
+    return {"type": "MODIFIED" if before else "ADDED", "object": asked.serialize(change.new)}
 
 
 def _bookmark(asked: Asked, version: int, annotations: dict[str, str] | None = None) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class FaultRun:
         for path in (self.folder, *self.folder.rglob("*")):
             path.chmod(0o777 if path.is_dir() else 0o644)  # ranks may be another user
 
-    def begin(self) -> None:
+    def start(self) -> None:
         find = self.part.environments if isinstance(self.part, Fault) else None
         ids = find(self) if find else self.fault_lab.environments(self, self.part.gpus)
         own = {"entrypoint": {"script": str(self.folder / "train.py"), "args": []}} if self.part.script else {}
@@ -155,7 +155,7 @@ class FaultRun:
             changes["distributedConfig"] = {"nodeIds": ids, "masterNode": ids[0], "framework": framework}
         self.task_id = self.platform.create(ids, **changes)
 
-    def end(self) -> None:
+    def tear_down(self) -> None:
         """Nothing of it is left for those that come after it."""
         if self.task_id and self.task()["status"] not in FINAL:
             self.platform.api.post(f"/training-tasks/{self.task_id}/stop")

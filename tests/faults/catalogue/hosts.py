@@ -37,9 +37,9 @@ class Site:
                 self.relay.listen(space)
                 name = f"{self.name}-{'abcd'[number]}"
                 host = Inside(self.platform, self.folder / str(number), name, 1, token)
-                host.settle(space, self.lab.address(number), self.workspace)
+                host.prepare(space, self.lab.address(number), self.workspace)
                 self.hosts.append(host)
-                host.begin()
+                host.start()
             for host in self.hosts:
                 host.wait()
         except BaseException:
@@ -62,13 +62,13 @@ class Site:
 
 
 class Inside(Host):
-    def settle(self, space: str, address: str, workspace: Path) -> None:
+    def prepare(self, space: str, address: str, workspace: Path) -> None:
         self.space = space
         settings = self.config.read_text().replace(self.platform.url, f"http://127.0.0.1:{PORT}")
         settings = settings.replace(json.dumps(str(self.workspace)), json.dumps(str(workspace)))
         self.config.write_text(f'{settings}address = "{address}"\n')
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self.launch("ip", "netns", "exec", self.space)
 
 

@@ -87,7 +87,7 @@ class Seen:
         deadline = time.time() + UNTIL_KNOWABLE
         is_over = False
         while time.time() < deadline:
-            if self.look():
+            if self.check():
                 return time.time()
             if knowable := self.run.knowable():
                 deadline = min(deadline, knowable + LONGEST)
@@ -101,7 +101,7 @@ class Seen:
         deadline = time.monotonic() + LONGEST
         while (status := self.run.task()["status"]) not in FINAL and time.monotonic() < deadline:
             time.sleep(AGAIN)
-        if not self.look() and status == "succeeded" and not answer.alarms(self.said.whole):
+        if not self.check() and status == "succeeded" and not answer.alarms(self.said.whole):
             self._look_back()  # what went wrong is over, and has to be among what was
         if status not in states:
             self.lacks.append(f"an end as {' or '.join(states)}: it is {status}")

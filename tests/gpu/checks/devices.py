@@ -308,7 +308,7 @@ def telemetry_idle_and_load(context: Context) -> None:
     context.expect(isinstance(who, gpus.NvmlReader), f"GPUs are asked by {type(who).__name__}, not by NVML")
     nvml = gpus.NvmlReader(None, rates)
     began = time.monotonic()
-    first = nvml.look(time.monotonic())
+    first = nvml.read_gpus(time.monotonic())
     context.figure("one look by NVML", (time.monotonic() - began) * 1e3, "ms")
     print("first look:", json.dumps(first))
     rates.turn()
@@ -317,7 +317,7 @@ def telemetry_idle_and_load(context: Context) -> None:
     missing = {"gpu", "gpu_memory", "gpu_memory_total", "power", "temperature", "sm_clock", "memory_clock",
                "throttled", "pcie_received", "pcie_sent", "gpu_processes"} - first[0].keys()  # fmt: skip
     context.expect(not missing, f"NVML does not tell {', '.join(sorted(missing))}")
-    idle = nvml.look(time.monotonic())[0]
+    idle = nvml.read_gpus(time.monotonic())[0]
     task_id = context.start(context.job("hold_memory.py"), "--work", "--gib", "6", "--seconds", "30")
     told = _until_printed(context, task_id, "holding", 60)
     pid, at_work = context.pid(task_id), time.monotonic()
@@ -346,7 +346,7 @@ def telemetry_idle_and_load(context: Context) -> None:
 
 def _turned(nvml: Any, rates: Any) -> dict[str, float]:
     """A look, after which counters begin again."""
-    found: dict[str, float] = nvml.look(time.monotonic())[0]
+    found: dict[str, float] = nvml.read_gpus(time.monotonic())[0]
     rates.turn()
     return found
 
@@ -437,11 +437,11 @@ def _check_smi(context: Context, refused: set[str], task_id: str) -> None:
 
     def look() -> dict[str, float]:
         smi._beside._due = 0.0
-        smi.look(time.monotonic())
+        smi.read_gpus(time.monotonic())
         deadline = time.monotonic() + 10
         while smi._beside._process is not None and time.monotonic() < deadline:
             smi._beside._due = time.monotonic() + 60
-            smi.look(time.monotonic())
+            smi.read_gpus(time.monotonic())
             time.sleep(0.01)
         return smi._found.get(0, {})
 
@@ -479,9 +479,9 @@ def _check_runner(context: Context, looked: Any, pid: int) -> None:
     )
     deadline = time.monotonic() + 10
     while not looked.told and time.monotonic() < deadline:
-        looked.look(time.monotonic(), [pid])
+        looked.update(time.monotonic(), [pid])
         time.sleep(0.02)
-    told, row = looked.of(pid), context.smi("clocks.sm", "clocks.max.sm", "temperature.gpu")[0]
+    told, row = looked.find_figures(pid), context.smi("clocks.sm", "clocks.max.sm", "temperature.gpu")[0]
     print("runner:", looked.told, "nvidia-smi:", row)
     if context.expect(told, f"a runner knows nothing of the rank's GPU: {looked.told}"):
         context.expect(str(told.get("most")) == row["clocks.max.sm"], f"the highest clock: {told} {row}")

@@ -73,7 +73,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         lab.close()
 
 
-UNCONFINED = HostSandbox.of(Path("/"), Path("/"), "python3", (), wanted=False)
+UNCONFINED = HostSandbox.from_paths(Path("/"), Path("/"), "python3", (), wanted=False)
 
 
 def worker(folder: Path) -> Worker:
@@ -94,7 +94,7 @@ def test_reordered_answers_revert_nothing(tmp_path):
 
 def test_nothing_starts_or_ends_before_the_first_answer_of_the_platform(tmp_path):
     one = worker(tmp_path)
-    one.settle()
+    one.run_step()
     assert one.report({})["generation"] == 0
     assert one.startable() == []
 
@@ -111,7 +111,7 @@ def test_a_new_preparation_step_is_sent_at_once_and_details_with_the_next_heartb
         mine = {"pid": os.getpid(), "start_time": processes.read_start_time(os.getpid())}
         status = {**files.build_first_status("task-x-1", 0, "starting"), "runner": mine, "doing": doing}
         files.write_json_atomically(str(folder / "rank.status.json"), status)
-        one.runs["task-x-1"].look()
+        one.runs["task-x-1"].update_state()
         assert one.report({})["process"]["doing"] == doing
         return one.news()
 
@@ -149,9 +149,9 @@ def test_a_host_without_write_access_to_the_data_uses_its_own_tree_and_says_so(t
 def test_a_rank_runs_inside_an_environment_of_its_own_project_only(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     state = tmp_path / "state"
-    confining = HostSandbox.of(state, tmp_path / "w", sys.executable, (), wanted=True)
+    confining = HostSandbox.from_paths(state, tmp_path / "w", sys.executable, (), wanted=True)
     host = HostContext(state, tmp_path / "w", sys.executable, confining)
-    disk = EnvironmentDisk.of(host.hosted, "env-a")
+    disk = EnvironmentDisk.from_environment(host.hosted, "env-a")
     disk.make("one")
     (disk.workspace / "sub").mkdir(parents=True)
     (disk.workspace / "sub" / "train.py").touch()
@@ -201,7 +201,7 @@ def test_an_attempt_stopped_before_it_was_known_never_starts(tmp_path):
     stop = {"name": "task-x-1", "graceSeconds": 30.0, "killAt": 1.0}
     one.learn({"generation": 2, "order": order, "stop": stop}, 0.0, 0.0)
     assert not one.needs_order()
-    one.settle()
+    one.run_step()
     assert one.startable() == []
     seen = one.report({})["process"]
     assert (seen["name"], seen["rank"], seen["state"], seen["exitCode"]) == ("task-x-1", 3, "exited", None)
@@ -213,7 +213,7 @@ def test_an_order_whose_run_folder_was_removed_is_not_started_again(tmp_path):
     order = {"name": "task-x-1", "taskId": "task-x", "attempt": 1, "rank": 3, "digest": "d", "begun": True}
     one.learn({"generation": 2, "order": order, "stop": None}, 0.0, 0.0)
     assert not one.needs_order()
-    one.settle()
+    one.run_step()
     assert one.startable() == []
     assert one.report({})["process"]["state"] == "exited"
 
@@ -244,8 +244,8 @@ def test_an_agent_that_stops_leaves_training_running_for_the_next_one(lab):
     lab.off()
     assert alive(pid)
     lab.on()
-    until(lambda: lab.look(handle).phase is Phase.RUNNING, what="it is known to run")
-    assert lab.look(handle).ranks[0].pid == pid
+    until(lambda: lab.observe(handle).phase is Phase.RUNNING, what="it is known to run")
+    assert lab.observe(handle).ranks[0].pid == pid
     lab.backend.cancel(handle, 30.0)
     assert lab.until_gone(handle).ranks[0].exit_code == 143
     assert "leaving" in lab.log(handle, 0)
@@ -259,7 +259,7 @@ def test_an_agent_replaced_by_another_host_ends_its_ranks_at_start(lab):
     lab.platform.store.take_over("node-0-0")
     lab.on()
     until(lambda: not alive(pid), what="the rank is ended")
-    lab.platform.store.give_back("node-0-0")
+    lab.platform.store.release_worker("node-0-0")
 
 
 def test_files_damaged_by_a_host_crash_are_removed(tmp_path):
@@ -287,8 +287,8 @@ def test_training_continues_while_the_platform_is_away_and_is_reported_later(lab
     lab.platform.cut = lambda method, path: "before"
     os.kill(pid, signal.SIGTERM)
     until(lambda: not alive(pid), what="the rank ended")
-    until(lambda: all(run.over for run in lab.agent.workers[0].runs.values()), what="the agent knows")
-    assert lab.look(handle).phase is Phase.RUNNING
+    until(lambda: all(run.is_over for run in lab.agent.workers[0].runs.values()), what="the agent knows")
+    assert lab.observe(handle).phase is Phase.RUNNING
     lab.platform.cut = lambda method, path: ""
     seen = lab.until(handle, Phase.FAILED)
     assert seen.ranks[0].exit_code == 143
@@ -303,12 +303,12 @@ def test_a_returned_worker_ends_the_old_rank_before_starting_the_new_one(lab):
     lab.platform.cut = lambda method, path: "before"
     until(lambda: lab.platform.store.known["node-0-0"].heartbeats > 0, what="a heartbeat")
     lab.platform.store.known["node-0-0"].status = "lost"
-    assert lab.look(first).phase is Phase.FAILED
-    assert lab.look(first).left is None
-    assert lab.look(first).cause.code == "WORKER_LOST"
+    assert lab.observe(first).phase is Phase.FAILED
+    assert lab.observe(first).left is None
+    assert lab.observe(first).cause.code == "WORKER_LOST"
     lab.backend.cancel(first, 3.0)
-    assert lab.look(first).left is False  # fenced
-    lab.backend.forget(first)
+    assert lab.observe(first).left is False  # fenced
+    lab.backend.delete_attempt(first)
     second = lab.submit(lab.job("wait"))
     assert alive(old)
     overlapped = threading.Event()
@@ -323,7 +323,7 @@ def test_a_returned_worker_ends_the_old_rank_before_starting_the_new_one(lab):
     lab.platform.cut = lambda method, path: ""
     until(watch, what="the new rank")
     assert not overlapped.is_set()
-    until(lambda: lab.look(second).phase is Phase.RUNNING, what="the new attempt runs")
+    until(lambda: lab.observe(second).phase is Phase.RUNNING, what="the new attempt runs")
     assert len(lab.starts()) == 2
 
 
@@ -344,8 +344,8 @@ def test_a_worker_replaced_by_another_host_ends_its_ranks(lab):
     pid = lab.ready(handle)
     lab.platform.store.take_over("node-0-0")
     until(lambda: not alive(pid), what="the rank is ended")
-    assert lab.look(handle).phase is Phase.RUNNING  # nothing that it says counts any more
-    lab.platform.store.give_back("node-0-0")
+    assert lab.observe(handle).phase is Phase.RUNNING  # nothing that it says counts any more
+    lab.platform.store.release_worker("node-0-0")
 
 
 def test_files_of_a_forgotten_attempt_are_removed_once_its_log_is_uploaded(lab):
@@ -354,7 +354,7 @@ def test_files_of_a_forgotten_attempt_are_removed_once_its_log_is_uploaded(lab):
     lab.until_gone(handle)
     runs = lab.scratch / "host" / "workers" / "node-0-0" / "runs"
     assert [one.name for one in runs.iterdir()] == [handle.name]
-    lab.backend.forget(handle)
+    lab.backend.delete_attempt(handle)
     until(lambda: not list(runs.iterdir()), what="the folder is empty")
     assert not list((lab.scratch / "host" / "logs").rglob("*.log"))
     assert "env 0" in lab.log(handle, 0)

@@ -31,7 +31,7 @@ def test_an_unusable_or_disabled_container_engine_is_not_reported(podman: Podman
         for number, wanted in enumerate((True, False)):
             with agent(platform, tmp_path / "host", ids=(f"gn6-{number}",), containers=wanted):
                 assert platform.facts[-1]["containers"] == ""
-    assert len(podman.asked("info")) == 1, "an agent that is to have none does not look"
+    assert len(podman.list_calls("info")) == 1, "an agent that is to have none does not look"
 
 
 def test_a_slow_container_engine_delays_no_heartbeat(

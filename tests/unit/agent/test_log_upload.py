@@ -48,7 +48,7 @@ def finish(run: RankRun) -> None:
     ended = files.build_first_status(run.name, 0, "exited")
     rank = {"rank": 3, "pid": None, "start_time": None, "state": "exited", "exit_code": 0, "ended_at": 1.0}
     files.write_json_atomically(files.RunnerPaths(str(run.spec_path)).status, {**ended, "ranks": [rank]})
-    run.look()
+    run.update_state()
 
 
 def test_a_log_is_uploaded_as_it_grows(run):

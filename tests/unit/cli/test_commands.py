@@ -172,7 +172,7 @@ def test_non_finite_numbers_are_printed_as_nan(api: FakeApi, command: Command) -
     assert (first.split()[3:5], second.split()[3:5]) == (["NaN", "0.1"], ["-", "0.1"])
     api.on("GET", TASK, data(task(loss=None, lossNotFinite=True)))
     assert ["Loss", "NaN"] in [line.split() for line in command("get", "task-1").out.splitlines()]
-    progress = TaskProgress.of(task(loss=None, lossNotFinite=True))  # type: ignore[arg-type]
+    progress = TaskProgress.from_task(task(loss=None, lossNotFinite=True))  # type: ignore[arg-type]
     assert "loss NaN" in str(progress)
     progress.hear("status", brief(step=11, loss=2.0, lossNotFinite=False))
     assert "loss 2.0000" in str(progress)
@@ -220,7 +220,7 @@ def test_lines_are_filtered_by_expression_level_and_time(api: FakeApi, command: 
     assert said.out == "hit\n"
     command("logs", "task-1", "--grep", "h.t", "--fixed", "--since", "10m")
     command("logs", "task-1", "--search", "h.t")
-    first, second, third = (dict(request.query) for request in api.seen("GET", f"{TASK}/logs"))
+    first, second, third = (dict(request.query) for request in api.list_requests("GET", f"{TASK}/logs"))
     until = {"until": "2026-11-22T10:00:00+00:00"}
     assert first == {"rank": "0", "search": "h.t", "regex": "true", "level": "error", **until}
     ago = datetime.now(UTC) - datetime.fromisoformat(second.pop("since"))
@@ -235,7 +235,7 @@ def test_lines_are_filtered_by_expression_level_and_time(api: FakeApi, command: 
 )  # fmt: skip
 def test_invalid_filters_are_refused_before_anything_is_sent(api: FakeApi, command: Command, wrong: list[str]) -> None:
     assert command("logs", "task-1", *wrong).code == 2
-    assert api.seen("GET", f"{TASK}/logs") == []
+    assert api.list_requests("GET", f"{TASK}/logs") == []
 
 
 FIRST = {"rank": 3, "offset": 40, "text": "ERROR: bad", "level": "error"}
@@ -249,8 +249,8 @@ def test_the_first_error_is_shown_with_its_context(api: FakeApi, command: Comman
     api.on("GET", f"{TASK}/logs", data({"rank": "3", "attempt": 2, "lines": block, "cursor": "c", "end": True}))
     said = command("logs", "task-1", "--first-error")
     assert (said.out, said.err) == ("bad 0\nbad 1\nbad 2\n", "rank 3, attempt 2, byte 40:\n")
-    assert api.seen("GET", f"{TASK}/logs/first-error")[0].query == {"rank": "all"}
-    assert api.seen("GET", f"{TASK}/logs")[0].query == {"rank": "3", "attempt": "2", "cursor": "2@3:40"}
+    assert api.list_requests("GET", f"{TASK}/logs/first-error")[0].query == {"rank": "all"}
+    assert api.list_requests("GET", f"{TASK}/logs")[0].query == {"rank": "3", "attempt": "2", "cursor": "2@3:40"}
     assert json.loads(command("logs", "task-1", "--first-error", "--rank", "3", "-o", "json").out) == answer
 
 
@@ -385,7 +385,7 @@ def test_a_clone_can_be_submitted(api: FakeApi, command: Command, tmp_path: Path
     api.on("POST", "/training-tasks", data(CREATED, 201))
     (tmp_path / "task.yaml").write_text(command("clone", "task-1").out)
     assert command("submit", "-f", "task.yaml", "--name", "again").code == 0
-    assert api.seen("POST", "/training-tasks")[0].body == {**wanted, "taskName": "again"}
+    assert api.list_requests("POST", "/training-tasks")[0].body == {**wanted, "taskName": "again"}
 
 
 def code_source(**more: Any) -> dict[str, Any]:
@@ -414,7 +414,7 @@ def test_a_retry_shows_which_code_it_runs(
     api.on("POST", f"{TASK}/retry", data(CREATED, 201))
     done = command("retry", "task-1", *flags)
     assert done.code == 0, done.err
-    assert api.seen("POST", f"{TASK}/retry")[0].body == body
+    assert api.list_requests("POST", f"{TASK}/retry")[0].body == body
     assert said in " ".join(done.err.split())
     assert bool(said) == bool(done.err)
 
@@ -510,7 +510,7 @@ def test_a_preview_shows_ranks_files_and_problems_and_creates_nothing(catalogue:
     assert result.code == 2
     assert "MASTER_REQUIRED" in result.err
     assert json.loads(command("preview", "--env", "a", "-o", "json").out)["problems"] == [problem]
-    assert not catalogue.seen("POST", "/training-tasks")
+    assert not catalogue.list_requests("POST", "/training-tasks")
 
 
 REASON = {"code": "RECOMMENDED_BY_SIZE", "message": "the size for it", "hint": ""}
@@ -535,7 +535,7 @@ def test_a_framework_is_recommended_for_a_size(
     assert result.code == 0
     for word in ("PyTorch FSDP (pytorch-fsdp)", "dataParallel=4 sharding=hybrid", "the size for it", "too big"):
         assert word in result.out
-    [asked] = catalogue.seen("POST", "/frameworks/recommend")
+    [asked] = catalogue.list_requests("POST", "/frameworks/recommend")
     assert asked.body == {"modelParameters": parameters, "environmentIds": ["env-001"], "masterNode": "env-001"}
 
 
@@ -544,7 +544,7 @@ def test_a_framework_is_recommended_for_a_model_and_an_invalid_size_is_bad_usage
 ) -> None:
     catalogue.on("POST", "/frameworks/recommend", data(ADVICE))
     assert json.loads(command("recommend", "--model", "model-001", "--env", "a", "-o", "json").out) == ADVICE
-    assert catalogue.seen("POST", "/frameworks/recommend")[0].body["modelId"] == "model-001"
+    assert catalogue.list_requests("POST", "/frameworks/recommend")[0].body["modelId"] == "model-001"
     wrong = command("recommend", "--parameters", "big", "--env", "a")
     assert (wrong.code, "7B" in wrong.err) == (2, True)
 
@@ -587,7 +587,7 @@ def test_a_use_case_is_submitted_with_or_without_changes(catalogue: FakeApi, com
     result = command("submit", "--template", "llama2-7b", "--hp", "layers=2")
     assert (result.code, "one is missing" in result.err) == (0, True)
     command("submit", "--template", "llama2-7b", "--small", "--env", "b", "--name", "mine")
-    first, second = (one.body for one in catalogue.seen("POST", "/training-tasks"))
+    first, second = (one.body for one in catalogue.list_requests("POST", "/training-tasks"))
     assert (first["distributedConfig"]["nodeIds"], first["hyperparameters"]) == (["env-001"], {"layers": 2})
     assert (second["taskName"], second["distributedConfig"]["masterNode"]) == ("mine", "env-003")
     assert command("submit", "--small", "--env", "a").code == 2
@@ -619,7 +619,7 @@ def test_following_without_a_terminal_prints_lines(catalogue: FakeApi, command: 
     assert "- rank 1 was killed" in result.err
     assert "queued  10/1000  loss 2.5000  1 restart" in result.err
     assert "succeeded  700/1000  loss 1.2500  51,234 tokens/s  1 restart" in result.err
-    assert [request.headers.get("Last-Event-ID") for request in catalogue.seen("GET", f"{TASK}/stream")] == [
+    assert [request.headers.get("Last-Event-ID") for request in catalogue.list_requests("GET", f"{TASK}/stream")] == [
         None,
         "2",
         "2",
@@ -634,7 +634,7 @@ def test_deleting_asks_for_confirmation(api: FakeApi, command: Command) -> None:
     assert command("delete", "task-1").code == 2
     assert not api.requests
     assert command("delete", "task-1", "--yes").code == 0
-    assert len(api.seen("DELETE", TASK)) == 1
+    assert len(api.list_requests("DELETE", TASK)) == 1
 
 
 # Exit codes -----------------------------------------------------------------------------------------------------------
@@ -717,10 +717,10 @@ def test_a_password_becomes_a_token(api: FakeApi, command: Command, monkeypatch:
     api.on("GET", "/auth/me", data(ME))
     assert command("login", "--username", "admin").code == 0
     assert config.load_config().token == "made"
-    [login] = api.seen("POST", f"{SIGN_IN}/login")
+    [login] = api.list_requests("POST", f"{SIGN_IN}/login")
     assert login.body == {"username": "admin", "password": "correct horse"}
     assert login.headers["X-CSRFToken"] == "c5rf"
-    assert len(api.seen("DELETE", f"{SIGN_IN}/session")) == 1
+    assert len(api.list_requests("DELETE", f"{SIGN_IN}/session")) == 1
 
 
 @pytest.mark.parametrize(
@@ -944,7 +944,7 @@ def test_a_secret_comes_from_standard_input_and_is_never_shown(
     api.on("PUT", f"{SECRETS}/wandb", data(WANDB))
     monkeypatch.setattr(sys, "stdin", io.StringIO("sesame open\n"))
     result = command("secrets", "set", "wandb")
-    assert (result.code, api.seen("PUT", f"{SECRETS}/wandb")[0].body) == (0, {"value": "sesame open"})
+    assert (result.code, api.list_requests("PUT", f"{SECRETS}/wandb")[0].body) == (0, {"value": "sesame open"})
     assert "wandb" in result.out
     assert "sesame" not in result.out + result.err
     assert command("secrets", "set", "wandb", "sesame").code == 2, "an argument would be seen by everybody here"
@@ -991,7 +991,7 @@ def test_limits_are_shown_with_usage_and_changed_one_by_one(api: FakeApi, comman
     api.on("PUT", nlp, data(LIMITS))
     changes = ["mostGpus=32", "budget=none", "gpuTypes=A100, H100", "atBudget=refuse", "gpuHours=1.5"]
     assert command("limits", *(word for one in changes for word in ("--set", one))).code == 0
-    assert api.seen("PUT", nlp)[0].body == {
+    assert api.list_requests("PUT", nlp)[0].body == {
         **NONE, "mostGpus": 32, "budget": None, "gpuTypes": ["A100", "H100"], "atBudget": "refuse", "gpuHours": 1.5,
     }  # fmt: skip
     assert command("limits", "--set", "mostGpus").code == 2
@@ -1003,11 +1003,11 @@ def test_limits_of_a_member_are_shown_changed_and_removed(api: FakeApi, command:
     api.on("DELETE", f"{nlp}/users/ann", data(None))
     assert [line.split()[0] for line in command("limits", "--users").out.splitlines()] == ["User", "ann", "bo"]
     assert command("limits", "--user", "ann", "--set", "mostTasks=3").code == 0
-    assert api.seen("PUT", f"{nlp}/users/ann")[0].body == {
+    assert api.list_requests("PUT", f"{nlp}/users/ann")[0].body == {
         "mostGpus": 2, "mostTasks": 3, "gpuHours": None, "maxEnvironments": 2, "maxEnvironmentGpus": None,
     }  # fmt: skip
     assert command("limits", "--user", "ann", "--clear").code == 0
-    assert api.seen("DELETE", f"{nlp}/users/ann")
+    assert api.list_requests("DELETE", f"{nlp}/users/ann")
     assert command("limits", "--clear").code == 2
 
 
@@ -1023,7 +1023,7 @@ def test_environments_are_reserved_for_a_project_or_for_maintenance(api: FakeApi
     times = ("--from", "2026-12-01T08:00+00:00", "--to", "2026-12-01T10:00+00:00")
     assert "maintenance" in command("reservations", "add", "lab", *times, "--note", "driver").out
     assert command("reservations", "add", "lab", *times, "--project", "nlp").code == 0
-    maintained, reserved = api.seen("POST", "/reservations")
+    maintained, reserved = api.list_requests("POST", "/reservations")
     assert (maintained.body["projectId"], reserved.body["projectId"]) == (None, "project-1")
     assert maintained.body["environmentIds"] == ["env-001"]
     assert datetime.fromisoformat(maintained.body["beginsAt"]) == datetime(2026, 12, 1, 8, tzinfo=UTC)
@@ -1080,7 +1080,7 @@ def test_the_queue_explains_and_moves_a_task(api: FakeApi, command: Command) -> 
         assert word in said
     assert command("queue", "move", "task-1", "--before", "task-0").out == said
     command("queue", "move", "task-1")
-    assert [one.body for one in api.seen("POST", f"{TASK}/move")] == [{"before": "task-0"}, {"before": None}]
+    assert [one.body for one in api.list_requests("POST", f"{TASK}/move")] == [{"before": "task-0"}, {"before": None}]
     assert "queue move TASK" in command("queue", "move").err
 
 

@@ -39,7 +39,7 @@ def test_a_report_has_a_line_per_group_and_a_total(api: FakeApi, command: Comman
     assert vision.split() == ["vision", "24", "16", "1", "30m", "1", "1.5", "0", "0", "4", "48.00", "80.0%", "50.0%"]
     assert speech.split()[-3:] == ["-", "80.0%", "50.0%"]
     assert total.startswith("Total")
-    assert api.seen("GET", "/usage")[0].query == {"by": "project", "from": "2026-11-01T00:00:00+00:00"}
+    assert api.list_requests("GET", "/usage")[0].query == {"by": "project", "from": "2026-11-01T00:00:00+00:00"}
     assert "neither a day" in command("usage", "--to", "soon").err
 
 
@@ -55,7 +55,7 @@ def test_less_than_a_gpu_hour_is_shown_as_a_duration(hours: float | None, shown:
 def test_csv_is_printed_unchanged(api: FakeApi, command: Command) -> None:
     api.on("GET", "/usage", Reply(b"key,name\r\nann,ann\r\n", headers={"Content-Type": "text/csv"}))
     assert command("usage", "--by", "user", "--csv").out.split() == ["key,name", "ann,ann"]
-    assert api.seen("GET", "/usage")[0].query == {"by": "user", "format": "csv"}
+    assert api.list_requests("GET", "/usage")[0].query == {"by": "user", "format": "csv"}
 
 
 def test_a_task_shows_its_time_breakdown(api: FakeApi, command: Command) -> None:
@@ -87,7 +87,7 @@ def test_single_prices_are_set_and_others_kept(api: FakeApi, command: Command) -
     assert "per GPU-hour" in command("prices").out
     said = command("prices", "--set", "*=1.5", "--set", "V100@A=5", "--remove", "A100").out
     assert "1.5" in said
-    [sent] = api.seen("PUT", "/prices")
+    [sent] = api.list_requests("PUT", "/prices")
     assert sent.body == {"prices": [
         {"gpuType": "V100", "zoneId": "a", "perGpuHour": 5.0}, {"gpuType": "", "zoneId": "", "perGpuHour": 1.5},
     ]}  # fmt: skip

@@ -253,7 +253,7 @@ def test_a_shell_next_to_a_rank_is_requested_by_rank(there: FakeChannels) -> Non
     done = fermi("shell", "task-1", "--rank", "3", "--", "sh", "-c", "cat; exit 3", text="piped")
     assert (done.returncode, done.stdout) == (3, "piped")
     assert there.handshakes[-1][0].endswith("/training-tasks/task-1/ranks/3/channel")
-    assert there.asked[-1]["tty"] is None
+    assert there.requests[-1]["tty"] is None
 
 
 # open -----------------------------------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ def test_declared_and_undeclared_ports_are_forwarded(ssh: list[str], there: Fake
     request = b"GET /x HTTP/1.0\r\n\r\n"
     done = local("ssh", *ssh, "-W", f"127.0.0.1:{page.server_port}", "fermi-mine", input=request)
     assert done.stdout.endswith(b"page /x"), done.stderr
-    assert [one["open"] for one in there.asked[-2:]] == (["port"] if declared else ["port", "exec"])[-2:] or declared
+    assert [one["open"] for one in there.requests[-2:]] == (["port"] if declared else ["port", "exec"])[-2:] or declared
     page.shutdown()
     page.server_close()
 

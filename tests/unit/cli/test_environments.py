@@ -50,7 +50,7 @@ def test_differences_from_the_template_are_sent_and_lists_extended(api: FakeApi,
                    "--package", "torch", "--env", "B=2", "--port", "tensorboard=6006", "--idle-stop", "never",
                    "--zone", "z", "-o", "json")  # fmt: skip
     assert done.code == 0, done.err
-    [request] = api.seen("POST", "/dev-environments/make")
+    [request] = api.list_requests("POST", "/dev-environments/make")
     assert request.body == {
         "templateId": "template-1", "name": "mine", "projectId": "project-1", "gpuCount": 2, "sharedMemoryGb": 8,
         "packages": ["numpy", "torch"], "env": {"A": "1", "B": "2"}, "zone": "z", "idleStopMinutes": None,
@@ -100,7 +100,7 @@ def test_actions_name_their_environment(api: FakeApi, command: Command) -> None:
     assert command("environments", "delete", "mine", "--yes").code == 0
     bodies = [request.body for request in api.requests if request.method == "POST"]
     assert bodies == [None, None, {"hours": 1.5}, {"gpuCount": 0, "memoryGb": 32}, {"name": "other"}]
-    assert len(api.seen("DELETE", at)) == 1
+    assert len(api.list_requests("DELETE", at)) == 1
 
 
 def test_warm_shows_the_standby_process_and_its_memory(api: FakeApi, command: Command) -> None:
@@ -231,7 +231,7 @@ def test_packages_are_compared_once_surveyed(api: FakeApi, command: Command) -> 
     api.on("GET", "/dev-environments/packages", data(looking), data(compared()))
     done = command("environments", "packages", "mine", "other", "--anew", "--python", "mine-kernel")
     assert done.code == 0, done.err
-    first, second = api.seen("GET", "/dev-environments/packages")
+    first, second = api.list_requests("GET", "/dev-environments/packages")
     assert (first.query["ids"], first.query["anew"]) == ("env-001,env-002", "true")
     assert "anew" not in second.query
     for word in ("3.11.9", "2.21.5", "/opt/conda/bin/python", "torch", "2.4.0", "training fails", "kit9",
@@ -271,10 +271,10 @@ def test_missing_packages_are_installed_on_confirmation(
            data(installed("done", exit=0, output="Successfully installed einops-0.8.0\n")))  # fmt: skip
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert command("environments", "level", "mine", "other").code != 0
-    assert api.seen("POST", "/dev-environments/packages/level") == []
+    assert api.list_requests("POST", "/dev-environments/packages/level") == []
     done = command("environments", "level", "mine", "other", "--yes")
     assert done.code == 0, done.err
-    [request] = api.seen("POST", "/dev-environments/packages/level")
+    [request] = api.list_requests("POST", "/dev-environments/packages/level")
     assert request.body == {"ids": ["env-001", "env-002"], "packages": ["einops==0.8.0"], "python": ""}
     assert "Left alone: triton" in done.err
     assert done.err.count("mine: running") == 1
@@ -287,13 +287,13 @@ def test_named_packages_are_installed_without_a_comparison(api: FakeApi, command
     done = command("environments", "level", "mine", "other", "--package", "timm", "--package", "einops==0.8.0", "-y")
     assert done.code == 1
     assert "no such package" in done.out
-    [request] = api.seen("POST", "/dev-environments/packages/level")
+    [request] = api.list_requests("POST", "/dev-environments/packages/level")
     assert request.body["packages"] == ["timm", "einops==0.8.0"]
-    assert api.seen("GET", "/dev-environments/packages") == []
+    assert api.list_requests("GET", "/dev-environments/packages") == []
 
 
 @pytest.mark.usefixtures("two")
 def test_nothing_is_installed_where_nothing_is_missing(api: FakeApi, command: Command) -> None:
     api.on("GET", "/dev-environments/packages", data(compared(lacking=[])))
     done = command("environments", "level", "mine", "other", "-y")
-    assert (done.code, api.seen("POST", "/dev-environments/packages/level")) == (0, [])
+    assert (done.code, api.list_requests("POST", "/dev-environments/packages/level")) == (0, [])

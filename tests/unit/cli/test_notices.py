@@ -40,10 +40,10 @@ def test_the_inbox_is_listed_and_read(api: FakeApi, command: Command) -> None:
     api.on("POST", "/inbox/read", data({"unread": 0}))
     said = command("notices", "--unread")
     assert "Task gpt failed" in said.out
-    assert api.seen("GET", "/inbox")[0].query["unread"] == "true"
+    assert api.list_requests("GET", "/inbox")[0].query["unread"] == "true"
     assert command("notices", "read", "incident-1").out.strip() == "Unread: 0"
     assert command("notices", "read", lang="zh").out.strip() == "未读：0"
-    assert [each.body for each in api.seen("POST", "/inbox/read")] == [{"ids": ["incident-1"]}, {"ids": None}]
+    assert [each.body for each in api.list_requests("POST", "/inbox/read")] == [{"ids": ["incident-1"]}, {"ids": None}]
 
 
 def test_a_channel_takes_its_address_from_standard_input_and_shows_its_secret_once(
@@ -53,12 +53,12 @@ def test_a_channel_takes_its_address_from_standard_input_and_shows_its_secret_on
     monkeypatch.setattr("sys.stdin", io.StringIO("https://hooks.example.org/secret\n"))
     said = command("channels", "add", "ops")
     assert "fermi_whsec_1" in said.out + said.err
-    assert api.seen("POST", "/notice-channels")[0].body == {
+    assert api.list_requests("POST", "/notice-channels")[0].body == {
         "name": "ops", "kind": "webhook", "address": "https://hooks.example.org/secret", "scope": "me",
     }  # fmt: skip
     command("channels", "add", "mail", "--address", "mailto://smtp.example.org?to=a@b.cc", "--platform")
-    assert api.seen("POST", "/notice-channels")[1].body["kind"] == "apprise"
-    assert api.seen("POST", "/notice-channels")[1].body["scope"] == "platform"
+    assert api.list_requests("POST", "/notice-channels")[1].body["kind"] == "apprise"
+    assert api.list_requests("POST", "/notice-channels")[1].body["scope"] == "platform"
     assert command("channels", "add", "x", "--address", "y", "--platform", "--project", "p").code == 2
     assert command("channels", "add").code == 2
 
@@ -86,7 +86,7 @@ def test_a_rule_has_events_channel_and_times(api: FakeApi, command: Command) -> 
     api.on("DELETE", "/notice-rules/rule-1", data(None))
     arguments = ("--channel", "ops", "--level", "warn", "--waits", "30", "--quiet", "22:00-7:00", "--timezone", "UTC")
     assert command("notice-rules", "add", "nights", *arguments).code == 0
-    assert api.seen("POST", "/notice-rules")[0].body == {
+    assert api.list_requests("POST", "/notice-rules")[0].body == {
         "name": "nights", "channels": ["channel-1"], "kinds": [], "level": "warn", "restarts": None,
         "waitsSeconds": 1800, "quietFrom": 1320, "quietTo": 420, "timezone": "UTC", "scope": "me",
     }  # fmt: skip

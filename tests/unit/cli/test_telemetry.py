@@ -30,7 +30,7 @@ def test_a_task_is_shown_as_sparklines_with_numbers(api: FakeApi, command: Comma
     assert ["0", "2", "0", "▅█··", "-", "1.5", "GiB", "2", "GiB"] in rows
     assert ["0", "-", "eth0", "████", *["1", "MiB/s"] * 3] in rows
     assert "GPUs are emulated" in said.out
-    asked = api.seen("GET", "/training-tasks/task-1/telemetry")[0].query
+    asked = api.list_requests("GET", "/training-tasks/task-1/telemetry")[0].query
     assert (asked["rank"], asked["points"]) == ("2", "40")
     assert asked["from"] < asked.get("to", "9")
 

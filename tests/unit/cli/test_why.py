@@ -88,7 +88,7 @@ def test_every_action_has_a_command_with_its_parameters(code: ActionCode) -> Non
 def test_a_task_is_restarted_without_a_node_or_with_a_spare(api: FakeApi, command: Command) -> None:
     api.on("POST", f"{PATH}/restart", data(task()))
     assert command("restart", "task-1").out == "task-1 continues.\n"
-    assert api.seen("POST", f"{PATH}/restart")[0].body == {"leaveOut": [], "useSpares": False}
+    assert api.list_requests("POST", f"{PATH}/restart")[0].body == {"leaveOut": [], "useSpares": False}
     assert command("restart", "task-1", "--without", "a", "--replace", "b").code == 2
 
 

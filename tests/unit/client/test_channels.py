@@ -84,9 +84,9 @@ def test_refusals_raise_the_usual_errors(fermi: Fermi, there: FakeChannels) -> N
 
 def test_connecting_is_retried_and_a_command_sent_once(fermi: Fermi, there: FakeChannels) -> None:
     there.failing[:] = [503, 429, 502]
-    before = len(there.asked)
+    before = len(there.requests)
     assert fermi.environments.run("env-001", ["true"]).exit_code == 0
-    assert len(there.asked) == before + 1
+    assert len(there.requests) == before + 1
     there.failing[:] = [500]
     with pytest.raises(ServerError):
         fermi.environments.run("env-001", ["true"])

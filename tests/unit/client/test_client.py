@@ -69,7 +69,7 @@ def test_an_error_has_all_problems(api: FakeApi, fermi: Fermi) -> None:
 def test_a_creation_without_an_answer_is_repeated_with_the_same_key(api: FakeApi, fermi: Fermi) -> None:
     api.on("POST", "/training-tasks", DROP, data(TASK, 201))
     assert fermi.tasks.create(REQUEST) == TASK
-    first, second = api.seen("POST", "/training-tasks")
+    first, second = api.list_requests("POST", "/training-tasks")
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
     assert first.body == second.body == REQUEST
 
@@ -78,7 +78,7 @@ def test_two_creations_have_two_keys(api: FakeApi, fermi: Fermi) -> None:
     api.on("POST", "/training-tasks", data(TASK, 201))
     fermi.tasks.create(REQUEST)
     fermi.tasks.create(REQUEST)
-    first, second = api.seen("POST", "/training-tasks")
+    first, second = api.list_requests("POST", "/training-tasks")
     assert first.headers["Idempotency-Key"] != second.headers["Idempotency-Key"]
 
 

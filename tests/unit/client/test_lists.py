@@ -74,7 +74,7 @@ def test_metrics_are_read_to_the_end(api: FakeApi, fermi: Fermi) -> None:
     points = [{"id": number, "step": number, "values": {"loss": 1.0}} for number in range(4)]
     api.on("GET", path, data({"items": points[:3], "next": 2}), data({"items": points[3:], "next": None}))
     assert list(fermi.tasks.metrics("task-1", names=["loss", "lr"], rank=0)) == points
-    first, second = api.seen("GET", path)
+    first, second = api.list_requests("GET", path)
     assert first.queries == {"names": ["loss", "lr"], "rank": ["0"]}
     assert second.queries == {"names": ["loss", "lr"], "rank": ["0"], "after": ["2"]}
 

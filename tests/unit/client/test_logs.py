@@ -25,7 +25,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_log_is_read_by_pages(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", LOGS, lines(1, "c1", "a", "b", end=False), lines(1, "c2", "c", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", search="x")] == ["a", "b", "c"]
-    first, second = api.seen("GET", LOGS)
+    first, second = api.list_requests("GET", LOGS)
     assert first.query == {"rank": "0", "search": "x"}
     assert second.query == {"rank": "0", "search": "x", "attempt": "1", "cursor": "c1"}
 
@@ -50,7 +50,7 @@ def test_filters_are_sent_with_each_page(api: FakeApi, fermi: Fermi) -> None:
         "rank": "0", "search": "h.t", "regex": "true", "level": "error",
         "since": "2026-11-22T10:00:00+00:00", "until": "2026-11-22T11:00Z",
     }  # fmt: skip
-    first, second = api.seen("GET", LOGS)
+    first, second = api.list_requests("GET", LOGS)
     assert first.query == asked
     assert second.query == {**asked, "attempt": "1", "cursor": "c1"}
 
@@ -59,7 +59,7 @@ def test_following_sends_the_same_filters(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", TASK, task(1), task(1, ended=True))
     api.on("GET", LOGS, lines(1, "c1", "a", end=True), lines(1, "c2", "b", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", level="warning", follow=True)] == ["a", "b"]
-    assert [request.query["level"] for request in api.seen("GET", LOGS)] == ["warning", "warning"]
+    assert [request.query["level"] for request in api.list_requests("GET", LOGS)] == ["warning", "warning"]
 
 
 def test_lines_have_level_and_time_where_known(api: FakeApi, fermi: Fermi) -> None:
@@ -79,13 +79,13 @@ def test_a_progress_bar_is_returned_at_each_change(api: FakeApi, fermi: Fermi) -
     api.on("GET", LOGS, bar("1@0:8-20", " 1%", open=True), lines(1, "1@0:8-20", end=True), bar("1@0:30", "100%"))
     found = [(line.text, line.open) for line in fermi.tasks.logs("task-1", follow=True)]
     assert found == [(" 1%", True), ("100%", False)]
-    assert [request.query.get("cursor") for request in api.seen("GET", LOGS)] == [None, "1@0:8-20", "1@0:8-20"]
+    assert [request.query.get("cursor") for request in api.list_requests("GET", LOGS)] == [None, "1@0:8-20", "1@0:8-20"]
 
 
 def test_reading_starts_at_the_given_offset(api: FakeApi, fermi: Fermi) -> None:
     api.on("GET", LOGS, lines(2, "c", "a", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", rank=3, attempt=2, begin=77)] == ["a"]
-    assert api.seen("GET", LOGS)[0].query == {"rank": "3", "attempt": "2", "cursor": "2@3:77"}
+    assert api.list_requests("GET", LOGS)[0].query == {"rank": "3", "attempt": "2", "cursor": "2@3:77"}
     with pytest.raises(ValueError, match="attempt"):
         fermi.tasks.logs("task-1", begin=77)
 
@@ -94,7 +94,7 @@ def test_following_waits_for_the_first_attempt_and_ends_with_the_task(api: FakeA
     api.on("GET", TASK, task(0), task(1), task(1), task(1, ended=True))
     api.on("GET", LOGS, lines(1, "c1", "a", end=True), lines(1, "c2", "b", end=True), lines(1, "c3", "c", end=True))
     assert [line.text for line in fermi.tasks.logs("task-1", follow=True)] == ["a", "b", "c"]
-    assert [request.query.get("cursor") for request in api.seen("GET", LOGS)] == [None, "c1", "c2"]
+    assert [request.query.get("cursor") for request in api.list_requests("GET", LOGS)] == [None, "c1", "c2"]
 
 
 def test_following_continues_over_attempts_without_losing_lines(api: FakeApi, fermi: Fermi) -> None:

@@ -15,7 +15,7 @@ REAL = Node("b", "gn5", gpu_type="A100", gpu_count=2)
 WITHOUT = Node("c", "cpu1")
 IGNORES = {".gitignore": b"*.bin\ndata/\n!data/keep.bin\n", "src/.fermiignore": b"cache/\n"}
 PATHS = (*IGNORES, "train.py", "src/models/net.py", "src/models/__init__.py", "src/plain/tool.py", "util.py")
-CODE = SentCode.of(
+CODE = SentCode.from_snapshot(
     "8c1c" * 16, [SnapshotFile(path, size=5, sha256=path) for path in PATHS], lambda sha256: IGNORES[sha256]
 )  # fmt: skip
 
@@ -99,7 +99,7 @@ def test_a_file_excluded_by_an_ignore_file_is_named_with_its_line(path: str, by:
 
 def test_a_line_of_many_wildcards_is_matched_in_linear_time() -> None:
     lines = {".gitignore": b"*a*a*a*a*a*a*a*a*a*b\n" + b"**/*a*a/" * 20 + b"b\n"}
-    code = SentCode.of(
+    code = SentCode.from_snapshot(
         "8c1c" * 16, [SnapshotFile(path, size=1, sha256=path) for path in lines], lambda sha256: lines[sha256]
     )
     assert code.find_ignore_line("a" * MAX_PATH) == code.find_ignore_line("/".join(["a" * 7] * 31)) == ""
@@ -110,7 +110,7 @@ def test_a_line_of_many_wildcards_is_matched_in_linear_time() -> None:
 def test_too_many_or_too_large_ignore_files_are_not_read() -> None:
     def sent(count: int, size: int) -> SentCode:
         files = [SnapshotFile(f"{number}/.gitignore", size=size, sha256="x") for number in range(count)]
-        return SentCode.of("8c1c" * 16, files, lambda _: read.append(1) or b"*")  # type: ignore[func-returns-value]
+        return SentCode.from_snapshot("8c1c" * 16, files, lambda _: read.append(1) or b"*")  # type: ignore[func-returns-value]
 
     read: list[int] = []
     many, large = sent(MAX_IGNORES + 1, 1), sent(2, MAX_IGNORE_BYTES)

@@ -20,7 +20,9 @@ def play(looks: list[dict[str, Any]]) -> list[tuple[int, str, Any]]:
         moment = BEGAN + 4 * number
         pulses = {0: RankProgress(0, moment, "running", 100), 1: RankProgress(1, moment, "running", **about)}
         news = recompiles.detect_recompiles(history, pulses, PLACES, moment)
-        told += [(number, str(one.level), one) for one in news.found] + [(number, "over", one) for one in news.over]
+        told += [(number, str(one.level), one) for one in news.findings] + [
+            (number, "over", one) for one in news.resolved
+        ]
     return told
 
 

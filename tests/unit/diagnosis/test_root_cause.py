@@ -296,7 +296,7 @@ def test_a_lost_peer_explains_nothing_where_another_rank_knows_more() -> None:
     ranks = [RankStatus(n, n, "exited", exit_code=1, ended_at=10.0 + n) for n in (0, 1)]
     told = root_cause.explain_failure(ranks, 0, NAMES, lambda rank: logs[rank].encode())
     assert told is not None
-    assert (told.seen.rank, told.node, told.exception) == (1, "gn6", "KeyError: 'x'")
+    assert (told.rank_status.rank, told.node, told.exception) == (1, "gn6", "KeyError: 'x'")
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ def play(looks, history=None, began=BEGAN, step=100.0):
             for rank, wait in enumerate(waits)
         }  # fmt: skip
         news = stragglers.detect_stragglers(history, pulses, PLACES, moment)
-        told += [(number, one.code, one.level, one) for one in news.found] + [
-            (number, one, None, None) for one in news.over
+        told += [(number, one.code, one.level, one) for one in news.findings] + [
+            (number, one, None, None) for one in news.resolved
         ]
     return told
 

@@ -98,14 +98,14 @@ def test_a_pods_log_has_rank_output_and_progress(tmp_path: Path) -> None:
     files.folder.mkdir(parents=True)
     sink = LogSink(files, 0, range(2))
     entry = {"rank": 0, "state": "exited", "pid": 7, "exit_code": 1, "ended_at": 9.5, "error": ERROR}
-    sink.take(line({"ranks": [entry]}, {"pulse": SAID}, {"pulse": [{**SAID[0], "step": 42}, SAID[1]]}))
+    sink.write_lines(line({"ranks": [entry]}, {"pulse": SAID}, {"pulse": [{**SAID[0], "step": 42}, SAID[1]]}))
     error = {**ERROR, "refused": None}
     assert files.report(0)["ranks"] == [{**entry, "error": error, "asked": False, "still_since": None}]
     sink.save()
-    LogSink(files, 1, range(2, 3)).take(line({"ranks": []}, {"pulse": [*SAID, "no pulse"]}))
+    LogSink(files, 1, range(2, 3)).write_lines(line({"ranks": []}, {"pulse": [*SAID, "no pulse"]}))
     (files.node(1, "lock")).touch()
     sink = LogSink(files, 1, range(2, 3))
-    sink.take(line({"pulse": SAID}))
+    sink.write_lines(line({"pulse": SAID}))
     sink.save()
     assert {rank: seen.step for rank, seen in files.pulses().items()} == {0: 42, 1: None, 2: None}
 
@@ -119,7 +119,7 @@ def test_a_worker_reports_progress_and_end_of_its_rank(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "rank.json").write_text(json.dumps({"name": HANDLE.name, "ranks": [{"rank": 1, "log": "/none"}]}))
     run = RankRun(folder)
-    run.look()
+    run.update_state()
     assert run.process["error"] is run.process["stalled"] is run.process["kill"] is run.pulse is None
     (folder / "rank.pulse.json").write_text(json.dumps({"pulse": [SAID[1]]}))
     run.alive = True
@@ -128,7 +128,7 @@ def test_a_worker_reports_progress_and_end_of_its_rank(tmp_path: Path) -> None:
     (folder / "rank.status.json").write_text(
         json.dumps({**build_first_status(HANDLE.name, 0, "exited"), "ranks": [entry]})
     )
-    run.look()
+    run.update_state()
     assert (run.process["error"], run.process["course"], run.pulse) == (ERROR, {"last_step": 80}, None)
 
 

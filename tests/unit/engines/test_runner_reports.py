@@ -248,7 +248,7 @@ def test_arbitrary_files_of_a_job_stop_no_observer(run: RunDir, name: str, what:
             path.write_text("[1, 2]")
         case "strings":
             path.write_text(json.dumps(dict.fromkeys(NAMES, "\0\ud800")))
-    seen = run.look()
+    seen = run.read_contents()
     storable_and_tellable(slurm.build_observation(seen, (), HANDLE, 1e9))
     assert "stolen" not in str(seen)
 

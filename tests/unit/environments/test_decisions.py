@@ -76,7 +76,7 @@ def test_every_decision_can_be_carried_out() -> None:
 def test_unknown_observations_change_nothing() -> None:
     for facts in all_facts():
         running = facts.state in (EnvironmentState.STARTING, EnvironmentState.RUNNING)
-        asked = facts.wanted is not DesiredState.RUNNING or facts.restart or facts.idle is not IdleVerdict.USED
+        asked = facts.desired_state is not DesiredState.RUNNING or facts.restart or facts.idle is not IdleVerdict.USED
         if running and facts.outcome is None and not asked:
             assert decide_act(facts, EnvironmentStatus(EnvironmentPhase.UNKNOWN)).act is Act.WAIT
 
@@ -94,7 +94,7 @@ def test_only_temporary_errors_are_retried() -> None:
     assert decide_act(facts, gone).to is EnvironmentState.STOPPED
     assert decide_act(replace(facts, retries=0), gone).to is EnvironmentState.FAILED
     assert decide_act(replace(facts, outcome=BAD), gone).to is EnvironmentState.FAILED
-    assert decide_act(replace(facts, wanted=DesiredState.STOPPED), gone).to is EnvironmentState.FAILED
+    assert decide_act(replace(facts, desired_state=DesiredState.STOPPED), gone).to is EnvironmentState.FAILED
     assert decide_act(EnvironmentFacts(EnvironmentState.STOPPED), None).act is Act.BEGIN
     assert decide_act(EnvironmentFacts(EnvironmentState.STOPPED, rested=False), None).act is Act.WAIT
 

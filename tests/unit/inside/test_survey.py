@@ -44,7 +44,7 @@ KERNEL = "import sys, time; print('up', flush=True); sys.stdin.read()"
 def inside(tmp_path: Path) -> Iterator[Inside]:
     place = Inside(tmp_path / "environment")
     yield place
-    place.end()
+    place.end_container()
 
 
 @pytest.fixture(scope="session")
@@ -321,10 +321,10 @@ def test_a_kernel_is_ended_only_if_it_is_still_the_same_process(
             {"pid": sleeper.pid, "started": processes.read_start_time(sleeper.pid)},  # no kernel
         ):
             with pytest.raises(InsideError) as error:
-                session.ask("end-kernel", **refused)
+                session.request("end-kernel", **refused)
             assert error.value.code == "INSIDE_KERNEL_GONE"
         assert processes.read_start_time(pid)
-        assert session.ask("end-kernel", pid=pid, started=processes.read_start_time(pid))["by"] == "signal"
+        assert session.request("end-kernel", pid=pid, started=processes.read_start_time(pid))["by"] == "signal"
     assert processes.read_start_time(pid) is None
     assert processes.read_start_time(sleeper.pid)
 
@@ -475,17 +475,17 @@ def test_a_survey_over_the_stream_answers_the_request(inside: Inside) -> None:
     kernelspec(inside.home / ".local/share/jupyter", "mine", python)
     inside_engines.install_files(python, inside_engines.metadata("toy", "1.0", "toy"))
     with inside.enter() as session:
-        cheap = session.ask("survey")
+        cheap = session.request("survey")
         assert cheap["container"]["home"] == str(inside.home / ".fermi")
         assert cheap["life"].count("/") == 1
         assert "mine" in by_path(cheap)[python]["kernels"]
         assert "packages" not in cheap
-        found = session.ask("survey", parts=["packages"], python="mine", imports=["toy"])
+        found = session.request("survey", parts=["packages"], python="mine", imports=["toy"])
         assert found["packages"]["python"] == python
         assert found["packages"]["imports"]["toy"]["found"]
-        assert session.ask("survey", parts=["holders"])["holders"]["gpus"] == []
+        assert session.request("survey", parts=["holders"])["holders"]["gpus"] == []
         with pytest.raises(InsideError):
-            session.ask("survey", parts=["packages"], python="other")
+            session.request("survey", parts=["packages"], python="other")
 
 
 def test_a_kernels_name_selects_the_nodes_interpreter(inside: Inside) -> None:
@@ -513,14 +513,14 @@ def test_packages_are_installed_once_and_their_output_reported(tmp_path: Path, i
     said: list[dict[str, Any]] = []
     with inside.enter() as session:
         session.came = lambda told, _: said.append(told)
-        assert session.ask("install", packages=["toy==1.0"], python=python)["exit"] == 0
+        assert session.request("install", packages=["toy==1.0"], python=python)["exit"] == 0
         assert "Successfully installed toy-1.0" in "".join(one["output"] for one in said)
         assert packages.describe_packages(python, ["toy"])["imports"]["toy"]["found"]
         said.clear()
-        assert session.ask("install", packages=["toy==1.0"], python=python)["exit"] == 0
+        assert session.request("install", packages=["toy==1.0"], python=python)["exit"] == 0
         assert "already satisfied" in "".join(one["output"] for one in said)
         said.clear()
-        assert session.ask("install", packages=["absent"], python=python)["exit"] == 1
+        assert session.request("install", packages=["absent"], python=python)["exit"] == 1
         assert "No matching distribution" in "".join(one["output"] for one in said)
 
 
@@ -537,14 +537,14 @@ def test_uv_installs_where_an_interpreter_has_no_pip(tmp_path: Path, inside: Ins
     said: list[str] = []
     with inside.enter() as session:
         session.came = lambda told, _: said.append(told["output"])
-        assert session.ask("install", packages=["toy"], python=python)["exit"] == 0, "".join(said)
+        assert session.request("install", packages=["toy"], python=python)["exit"] == 0, "".join(said)
     assert packages.describe_packages(python, ["toy"])["imports"]["toy"]["found"]
 
 
 def test_without_pip_and_uv_nothing_is_installed(inside: Inside) -> None:
     python = inside_engines.make_venv(inside.home / "venv")
     with inside.enter() as session, pytest.raises(InsideError):
-        session.ask("install", packages=["toy"], python=python)
+        session.request("install", packages=["toy"], python=python)
 
 
 def test_a_second_installation_waits_for_the_first(inside: Inside) -> None:
@@ -611,7 +611,7 @@ def test_it_runs_on_every_installed_python(inside: Inside, version: str) -> None
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
         pytest.skip(f"no Python {version} here")
     with inside.enter(python) as session:
-        found = session.ask("survey", parts=["interpreters", "container", "packages", "holders"])
+        found = session.request("survey", parts=["interpreters", "container", "packages", "holders"])
     assert found["version"].startswith(f"{version}.")
     assert found["packages"]["distributions"] is not None
 

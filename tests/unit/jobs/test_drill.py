@@ -21,7 +21,9 @@ JOB = JobSpec(
 KILLED = RankKilled(
     1, "gn2", 1000.0, CheckpointSaved("/c/20.pt", 7), CheckpointSaved("/c/20.pt", 7, 20), first=1, last=23
 )
-RESUMED = ResumedAttempt(began_at=1001.0, said=20, told="/c/20.pt", first=21, last=22, count=2, stepped_at=1002.5)
+RESUMED = ResumedAttempt(
+    began_at=1001.0, reported_step=20, resume_from="/c/20.pt", first=21, last=22, count=2, stepped_at=1002.5
+)
 WELL = DrillEnd("succeeded", "COMPLETED", {})
 BROKEN = DrillEnd("failed", "RANK_KILLED", {"rank": 0, "node": "gn2", "signal": "SIGKILL"})
 
@@ -44,13 +46,13 @@ def test_only_a_drill_configures_its_runner() -> None:
     ("killed", "resumed", "ending", "code"),
     [
         (KILLED, RESUMED, WELL, "DRILL_RESUMES"),
-        (KILLED, replace(RESUMED, said=None), WELL, "DRILL_RESUMES"),
-        (KILLED, replace(RESUMED, said=0, first=1), WELL, "DRILL_FROM_START"),
-        (KILLED, replace(RESUMED, said=None, first=1), WELL, "DRILL_FROM_START"),
-        (KILLED, replace(RESUMED, said=None, first=10), WELL, "DRILL_RESUMES"),
-        (replace(KILLED, first=10), replace(RESUMED, said=None, first=10), WELL, "DRILL_FROM_START"),
-        (replace(KILLED, announced=None), replace(RESUMED, said=None, first=1), WELL, "DRILL_NOT_ANNOUNCED"),
-        (replace(KILLED, announced=None), replace(RESUMED, said=None), WELL, "DRILL_RESUMES"),
+        (KILLED, replace(RESUMED, reported_step=None), WELL, "DRILL_RESUMES"),
+        (KILLED, replace(RESUMED, reported_step=0, first=1), WELL, "DRILL_FROM_START"),
+        (KILLED, replace(RESUMED, reported_step=None, first=1), WELL, "DRILL_FROM_START"),
+        (KILLED, replace(RESUMED, reported_step=None, first=10), WELL, "DRILL_RESUMES"),
+        (replace(KILLED, first=10), replace(RESUMED, reported_step=None, first=10), WELL, "DRILL_FROM_START"),
+        (replace(KILLED, announced=None), replace(RESUMED, reported_step=None, first=1), WELL, "DRILL_NOT_ANNOUNCED"),
+        (replace(KILLED, announced=None), replace(RESUMED, reported_step=None), WELL, "DRILL_RESUMES"),
         (KILLED, ResumedAttempt(began_at=1001.0), WELL, "DRILL_STEPS_UNKNOWN"),
         (KILLED, RESUMED, BROKEN, "DRILL_CRASHED_AFTER"),
         (KILLED, None, BROKEN, "DRILL_CRASHED_AFTER"),
@@ -98,7 +100,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def advance_drill(found: RankKillDrill, clock: Clock, times: int = 1) -> dict[str, Any] | None:
     for _ in range(times):
         clock.now += 1
-        about = found.due()
+        about = found.find_due_checkpoint()
     return about
 
 

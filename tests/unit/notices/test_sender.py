@@ -55,7 +55,7 @@ def confined() -> Iterator[SenderProcess]:
         sender = SenderProcess()
         sender._start()
     yield sender
-    sender.end()
+    sender.kill()
 
 
 def evaluate_in_sender(sender: SenderProcess, what: str) -> str:
@@ -155,7 +155,7 @@ def test_the_sender_ends_with_the_platform() -> None:
     assert sender._connection is not None
     sender._connection.shutdown(socket.SHUT_RDWR)
     until(lambda: sender._process and sender._process.poll() is not None)
-    sender.end()
+    sender.kill()
 
 
 def test_the_end_of_a_thread_does_not_end_the_sender() -> None:

@@ -70,7 +70,7 @@ def test_missing_environments_are_named_and_available_ones_chosen() -> None:
 @pytest.mark.parametrize("lang", LANGUAGES)
 def test_use_cases_are_described_in_each_language(lang: str) -> None:
     for template in load_templates().values():
-        said = template.said(lang)
+        said = template.localize(lang)
         assert set(said) == {"title", "need", "setting", "advantages", "notes"}
         assert all(said.values())
 

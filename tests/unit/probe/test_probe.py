@@ -50,7 +50,7 @@ class Rank:
     def stacks(self) -> str:
         return os.pread(self.given.stacks, 1 << 16, 0).decode()
 
-    def asked(self) -> str:
+    def read_answer(self) -> str:
         """The answer."""
         moment = time.monotonic()
         stacks.request_stacks(self.page, self.given.stacks, moment)
@@ -181,10 +181,10 @@ def slowly(path: str) -> Iterator[int]:
 def test_ten_stack_requests_change_no_result_of_a_system_call(start, call, result):
     one = start(CALLS, CALL=call)
     pid, pipe = until(lambda: one.text.count("\n") and one.text.split())[:2]
-    until(lambda: f" in {call}" in one.asked(), what="it is in the call")
+    until(lambda: f" in {call}" in one.read_answer(), what="it is in the call")
     reads = slowly(f"/proc/{pid}/fd/{pipe}") if call == "save" else iter(())
     for _ in range(10):
-        assert f" in {call}" in one.asked()
+        assert f" in {call}" in one.read_answer()
         next(reads, None)
     list(reads)
     one.wait()

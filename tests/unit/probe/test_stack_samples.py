@@ -34,7 +34,7 @@ def test_the_location_is_the_scripts_line_the_librarys_function_and_its_share() 
     with load_batch() as main:
         places = StackSampler(main)
         for number in range(8):
-            places.look(waits=number % 4 == 0)
+            places.take_sample(waits=number % 4 == 0)
         found = places.most()
     file, _, rest = found["at"].partition(":")
     assert file.endswith("test_stack_samples.py")
@@ -48,11 +48,11 @@ def test_waiting_and_ended_ranks_have_no_location() -> None:
     with load_batch() as main:
         places = StackSampler(main)
         assert places.most() == {}
-        places.look(waits=False)
+        places.take_sample(waits=False)
     for _ in range(MAX_LOOKS):
-        places.look(waits=True)
+        places.take_sample(waits=True)
     assert places.most() == {}
-    places.look(waits=False)  # of a thread that has ended
+    places.take_sample(waits=False)  # of a thread that has ended
     assert places.most() == {}
 
 

@@ -277,7 +277,7 @@ def test_a_task_that_wrote_nothing_is_not_ended_for_a_full_disk(monkeypatch: pyt
     tasks = {name: disk_usage.DiskMonitor(ordered(reserve=0.2), f"task-{name}-1", [name]) for name in size}
 
     def looks() -> dict[str, bool]:
-        return {name: task.look() is not None for name, task in tasks.items()}
+        return {name: task.check() is not None for name, task in tasks.items()}
 
     assert looks() == {"one": False, "two": False}
     size["one"], size["two"], free[0] = 61 << 20, 54 << 20, 35 << 20
@@ -300,7 +300,7 @@ def test_files_written_elsewhere_count_once_half_of_the_reserve_is_used(
     seen = []
     for left, wrote in ((100, 1), (38, 60), (30, 68), (19, 79)):
         free[0], written[0] = left << 20, wrote << 20
-        seen.append(task.look())
+        seen.append(task.check())
     assert seen[:3] == [None] * 3
     assert seen[3] is not None
     assert (seen[3]["code"], seen[3]["wrote"]) == ("DISK_RESERVE_REACHED", "19 MiB")

@@ -58,7 +58,7 @@ def test_an_ended_preparation_is_a_cause_with_its_folder(monkeypatch, tmp_path):
     wake, never = os.pipe()
     with saying(monkeypatch, tmp_path) as (found, _):
         found.listen(60.0, wake)
-        assert found.over
+        assert found.is_over
         assert (found.failed["code"], found.failed["path"]) == ("CODE_NOT_UNPACKED", str(tmp_path / "code"))
     os.close(wake)
     os.close(never)

@@ -45,24 +45,24 @@ def test_the_program_runs_in_the_background_and_only_where_a_rank_has_a_gpu(
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     node = GpuMonitor()
-    node.look(100.0, [1])
+    node.update(100.0, [1])
     assert node._beside._process is None
-    node.look(200.0, [os.getpid()])
+    node.update(200.0, [os.getpid()])
 
     def told() -> bool:
-        node.look(201.0, [os.getpid()])
+        node.update(201.0, [os.getpid()])
         return bool(node.told)
 
     until(told, what="the answer")
-    assert (node.of(os.getpid()) or {})["temperature"] == 87
+    assert (node.find_figures(os.getpid()) or {})["temperature"] == 87
 
 
 def test_without_the_program_nothing_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, opened: None) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     node = GpuMonitor()
-    node.look(100.0, [os.getpid()])
-    node.look(101.0, [os.getpid()])
-    assert node.of(os.getpid()) is None
+    node.update(100.0, [os.getpid()])
+    node.update(101.0, [os.getpid()])
+    assert node.find_figures(os.getpid()) is None
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_training_rank_is_checked_for_its_gpu_until_it_has_one_open(devices: P
 
         def look_again() -> bool | None:
             watch.due = watch.gpus_at = 0.0
-            watch.look()
+            watch.update()
             return one.gpu_open
 
         assert look_again() is None  # it may still load its data

@@ -28,7 +28,7 @@ def alarms(life: Iterable[Second], fixed: float | None = None) -> list[int]:
     patience, found, steps = StallThreshold(0.0, fixed), [], 0
     for second, (phase, advanced, active) in enumerate(life, 1):
         steps += advanced and phase == "running"
-        patience.look(float(second), phase, steps, advanced=advanced, active=active)
+        patience.record_sample(float(second), phase, steps, advanced=advanced, active=active)
         if patience.is_silent_too_long(second) or patience.is_idle_too_long(second):
             found.append(second)
     return found
@@ -83,5 +83,5 @@ def test_a_hanging_teardown_is_detected_after_eight_seconds() -> None:
 def test_learnt_thresholds_are_bounded_and_overridden_by_the_task() -> None:
     life = computing(2000)
     assert alarms([*[STEP] * 3, *life, *repeat(("running", False, True), 1900)])[-1] == 3 + len(life) + 1900
-    assert StallThreshold(0.0).of("silence") < MAX_SECONDS
+    assert StallThreshold(0.0).get_threshold("silence") < MAX_SECONDS
     assert alarms([*[STEP] * 50, *computing(20), *repeat(HANGS, 40)], fixed=30.0)[0] == 71 + 30

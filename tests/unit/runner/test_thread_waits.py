@@ -81,7 +81,7 @@ def news(*printed: str) -> list[bool]:
     for now, text in enumerate(printed):
         before = pulse.samples[-1].printed if pulse.samples else 0
         output.text += text.encode()
-        found.append(pulse.look(float(now)).printed != before)
+        found.append(pulse.take_sample(float(now)).printed != before)
     return found
 
 

@@ -17,7 +17,7 @@ def test_a_dead_child_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BACKOFF_S", (0.01,))
     child = ChildProcess("web", SLEEP, build_environment())
     child.start()
-    child.keep()
+    child.keep_running()
     first = child.process
     assert first
     child.kill()
@@ -44,7 +44,7 @@ def test_the_pause_grows_while_a_child_keeps_dying(monkeypatch: pytest.MonkeyPat
     child = ChildProcess("worker", [sys.executable, "-c", "raise SystemExit(3)"], build_environment())
     child._wake = Pause()
     child.start()
-    child.keep()
+    child.keep_running()
     assert enough.wait(60)
     assert pauses == [0.5, 1, 2, 4]
 
@@ -52,7 +52,7 @@ def test_the_pause_grows_while_a_child_keeps_dying(monkeypatch: pytest.MonkeyPat
 def test_a_stopped_child_is_not_restarted() -> None:
     child = ChildProcess("web", SLEEP, build_environment())
     child.start()
-    child.keep()
+    child.keep_running()
     child.stop()
     until(lambda: not child.alive(), what="it ended")
     ended = child.process
@@ -67,7 +67,7 @@ def test_a_restarted_child_starts_without_a_pause_or_warning(
     monkeypatch.setattr(module, "BACKOFF_S", (3600,))
     child = ChildProcess("web", SLEEP, build_environment())
     child.start()
-    child.keep()
+    child.keep_running()
     try:
         for _ in range(2):
             old = child.process
@@ -87,7 +87,7 @@ def test_a_restart_ends_the_pause_of_a_child_that_keeps_dying(
     script.write_text("a mistake\n")
     child = ChildProcess("web", [sys.executable, script], build_environment())
     child.start()
-    child.keep()
+    child.keep_running()
     shown = ""
 
     def complained() -> bool:

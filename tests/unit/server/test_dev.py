@@ -40,7 +40,7 @@ def serving(root: Path, tmp_path: Path) -> Iterator[dict[str, ChildProcess]]:
     platform.children = [ChildProcess(name, SLEEP, build_environment()) for name in ("web", "broker", "vite")]
     for child in platform.children:
         child.start()
-        child.keep()
+        child.keep_running()
     loop = threading.Thread(target=platform._serve)
     loop.start()
     yield {child.name: child for child in platform.children}

@@ -36,7 +36,7 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, state: ServerState) -> None:
         self.reader, self.writer, self.state = reader, writer, state
 
-    async def say(self, *pieces: bytes) -> None:
+    async def send(self, *pieces: bytes) -> None:
         """Each of them arrives by itself."""
         for piece in pieces:
             self.writer.write(piece)
@@ -51,8 +51,8 @@ class Connection:
             length = int(head.lower().partition(b"content-length:")[2].partition(b"\r")[0])
             return head, await self.reader.readexactly(length)
 
-    async def ask(self, *pieces: bytes) -> bytes:
-        await self.say(*pieces)
+    async def request(self, *pieces: bytes) -> bytes:
+        await self.send(*pieces)
         return (await self.answer())[1]
 
     async def ended(self) -> bool:
@@ -99,12 +99,12 @@ def test_an_incomplete_request_times_out(said: bytes, part: str, before: bool) -
     async def half() -> None:
         async with connected() as connection:
             if before:
-                assert await connection.ask(ONE) == b"/one "
-            await connection.say(said)
+                assert await connection.request(ONE) == b"/one "
+            await connection.send(said)
             if before and not said:
                 protocol(connection).end_half_open(10_000.0)
                 protocol(connection).end_half_open(20_000.0)
-                assert await connection.ask(ONE) == b"/one "  # it is idle, not half open
+                assert await connection.request(ONE) == b"/one "  # it is idle, not half open
                 return
             http = await arrived(connection, part)
             http.end_half_open(1000.0)
@@ -121,10 +121,10 @@ def test_an_incomplete_request_times_out(said: bytes, part: str, before: bool) -
 def test_a_body_that_keeps_arriving_has_time() -> None:
     async def slow() -> None:
         async with connected() as connection:
-            await connection.say(HALF_A_BODY)
+            await connection.send(HALF_A_BODY)
             http = await arrived(connection, "body")
             http.end_half_open(1000.0)
-            await connection.say(b"x" * BYTES_PER_EXTRA_SECOND)
+            await connection.send(b"x" * BYTES_PER_EXTRA_SECOND)
             async with asyncio.timeout(60):
                 while http._came < BYTES_PER_EXTRA_SECOND:
                     await asyncio.sleep(0)
@@ -140,10 +140,10 @@ def test_consecutive_requests_are_timed_separately() -> None:
     async def busy() -> None:
         async with connected() as connection:
             for turn in range(4):
-                await connection.say(ONE[:-1])
+                await connection.send(ONE[:-1])
                 http = await arrived(connection, "head")
                 http.end_half_open(1000.0 + turn * REQUEST_TIMEOUT_SECONDS)
-                assert await connection.ask(ONE[-1:]) == b"/one "
+                assert await connection.request(ONE[-1:]) == b"/one "
 
     asyncio.run(busy())
 
@@ -155,7 +155,7 @@ def test_a_view_may_allow_a_slow_body() -> None:
 
     async def slow() -> None:
         async with connected(door) as connection:
-            await connection.say(HALF_A_BODY)
+            await connection.send(HALF_A_BODY)
             async with asyncio.timeout(60):
                 while not connection.state.connections or not protocol(connection)._requests:
                     await asyncio.sleep(0)

@@ -50,7 +50,7 @@ def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ChildProc
         child = ChildProcess(name, [sys.executable, "-c", PART, how], build_environment(), is_asked=True)
         children.append(child)
         child.start()
-        child.keep()
+        child.keep_running()
         until(lambda: child.line and watchdog.query_process(child.line), what="it answers")
         return child
 
@@ -68,7 +68,7 @@ def replaced(found: ProcessSupervision, child: ChildProcess) -> Callable[[], boo
     before = child.process
 
     def look() -> bool:
-        found.look([child])
+        found.check_children([child])
         return child.process != before and child.alive()
 
     return look
@@ -92,7 +92,7 @@ def test_a_stopped_process_is_noted_while_it_is_stopped(begin: Any, notes: Path)
     before.signal(signal.SIGSTOP)
 
     def look() -> set[str]:
-        found.look([child])
+        found.check_children([child])
         return noted(notes)
 
     until(look, what="it is noted")
@@ -131,7 +131,7 @@ def test_a_process_with_changed_limits_is_restarted(
     begin: Any, notes: Path, change: Callable[[int], None], name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     child, found = begin("watch"), ProcessSupervision(os.getpid(), notes)
-    found.look([child])
+    found.check_children([child])
     assert noted(notes) == set()
     change(child.process.pid)
     until(replaced(found, child), what="it was replaced")
@@ -148,7 +148,7 @@ def test_a_process_changed_again_is_named_and_not_restarted_at_once(begin: Any, 
     second = child.process
     nice(second.pid)
     for _ in range(5):
-        found.look([child])
+        found.check_children([child])
     assert child.process == second
     assert child.alive()
 

@@ -16,7 +16,7 @@ def looks(dog: Watchdog, *, answer: bytes | None = None, state: str = "S", waits
     for so many seconds of the five."""
     waited = 0.0
     while True:
-        verdict = dog.look(LOOK, answer, ProcessSample(state, {1: 0.0, 2: waited}))
+        verdict = dog.check(LOOK, answer, ProcessSample(state, {1: 0.0, 2: waited}))
         yield verdict.code if verdict else ""
         waited += waits
 
@@ -28,7 +28,7 @@ def after(seconds: float, found: Iterator[str]) -> str:
 
 def lively(dog: Watchdog) -> Watchdog:
     for number in range(3):
-        assert dog.look(LOOK, b"%d 0" % number, ProcessSample("S", {1: 0.0, 2: 0.0})) is None
+        assert dog.check(LOOK, b"%d 0" % number, ProcessSample("S", {1: 0.0, 2: 0.0})) is None
     return dog
 
 
@@ -47,7 +47,7 @@ def test_a_late_answer_resets_the_timer() -> None:
     dog = lively(Watchdog(WEB))
     for number in range(20):
         assert after(MAX_SILENCE_S - LOOK, looks(dog)) == ""
-        assert dog.look(LOOK, b"%d 1" % number, ProcessSample("S", {1: 0.0})) is None
+        assert dog.check(LOOK, b"%d 1" % number, ProcessSample("S", {1: 0.0})) is None
 
 
 def test_a_starting_process_is_waited_for() -> None:
@@ -58,8 +58,8 @@ def test_a_starting_process_is_waited_for() -> None:
 def test_a_stopped_process_is_named_and_not_restarted(state: str) -> None:
     dog = lively(Watchdog(WEB))
     assert after(100 * MAX_SILENCE_S, looks(dog, state=state)) == "PROCESS_STOPPED"
-    assert dog.look(LOOK, None, ProcessSample(state, {1: 0.0})) == WatchdogVerdict("PROCESS_STOPPED", ends=False)
-    assert dog.look(LOOK, None, ProcessSample("S", {1: 0.0})) is None
+    assert dog.check(LOOK, None, ProcessSample(state, {1: 0.0})) == WatchdogVerdict("PROCESS_STOPPED", ends=False)
+    assert dog.check(LOOK, None, ProcessSample("S", {1: 0.0})) is None
 
 
 def test_a_process_waiting_for_a_disk_is_not_restarted() -> None:
@@ -68,7 +68,7 @@ def test_a_process_waiting_for_a_disk_is_not_restarted() -> None:
 
 def test_without_process_statistics_nothing_is_judged() -> None:
     dog = lively(Watchdog(WEB))
-    assert not any(dog.look(LOOK, None, ProcessSample("S", None)) for _ in range(1000))
+    assert not any(dog.check(LOOK, None, ProcessSample("S", None)) for _ in range(1000))
 
 
 def test_a_blocked_pool_hangs_although_its_process_answers() -> None:
@@ -79,4 +79,4 @@ def test_a_blocked_pool_hangs_although_its_process_answers() -> None:
 def test_a_working_pool_does_not_hang() -> None:
     dog = lively(Watchdog(WEB))
     for number in range(100):
-        assert dog.look(LOOK, b"7 %d" % number, ProcessSample("S", {1: 0.0})) is None
+        assert dog.check(LOOK, b"7 %d" % number, ProcessSample("S", {1: 0.0})) is None

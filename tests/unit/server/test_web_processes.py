@@ -19,26 +19,26 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_fixed_number_starts_at_once_and_stays() -> None:
     count = web_processes.ProcessCount(3)
     assert (count.at_once, count.most) == (3, 3)
-    count.wanted(0, {1: 0, 2: 0, 3: 0})
-    assert count.wanted(5, {1: 5, 2: 5, 3: 5}) == 3
+    count.compute_target(0, {1: 0, 2: 0, 3: 0})
+    assert count.compute_target(5, {1: 5, 2: 5, 3: 5}) == 3
 
 
 def test_auto_starts_with_one_and_adds_processes_when_all_are_busy() -> None:
     count = web_processes.ProcessCount(None)
     assert count.at_once == 1
-    assert count.wanted(0, {1: 100}) == 1  # since when, nobody knows yet
-    assert count.wanted(5, {1: 102}) == 1
-    assert count.wanted(10, {1: 106}) == 2
-    assert count.wanted(15, {1: 111, 2: 4}) == 2  # the second was not there before
-    assert count.wanted(20, {1: 116, 2: 5}) == 2
-    assert count.wanted(25, {1: 121, 2: 10}) == 3
+    assert count.compute_target(0, {1: 100}) == 1  # since when, nobody knows yet
+    assert count.compute_target(5, {1: 102}) == 1
+    assert count.compute_target(10, {1: 106}) == 2
+    assert count.compute_target(15, {1: 111, 2: 4}) == 2  # the second was not there before
+    assert count.compute_target(20, {1: 116, 2: 5}) == 2
+    assert count.compute_target(25, {1: 121, 2: 10}) == 3
 
 
 def test_a_restarted_process_counts_from_its_restart() -> None:
     count = web_processes.ProcessCount(None)
-    count.wanted(0, {1: 100})
-    assert count.wanted(5, {2: 4}) == 1
-    assert count.wanted(10, {2: 8}) == 2
+    count.compute_target(0, {1: 100})
+    assert count.compute_target(5, {2: 4}) == 1
+    assert count.compute_target(10, {2: 8}) == 2
 
 
 @pytest.mark.parametrize(("cores", "most"), [(1, 1), (2, 2), (4, 4), (64, web_processes.MAX_PROCESSES)])

@@ -65,28 +65,28 @@ def test_visible_devices_are_parsed_as_by_cuda(visible: str | None, expected: li
 
 def answer(asked: BackgroundCommand, now: float) -> str:
     said: list[str] = []
-    until(lambda: (text := asked.take(now)) is not None and (said.append(text) or True), what="the answer")
+    until(lambda: (text := asked.poll(now)) is not None and (said.append(text) or True), what="the answer")
     return said[0]
 
 
 def test_a_background_command_runs_once_per_period_and_failures_are_empty() -> None:
     asked = BackgroundCommand(15.0)
     assert asked.is_due(100.0)
-    asked.ask(["echo", "ready"], 100.0)
+    asked.start(["echo", "ready"], 100.0)
     assert not asked.is_due(130.0)  # the one before has not been read
     assert answer(asked, 100.0) == "ready\n"
     assert not asked.is_due(114.9)
     assert asked.is_due(115.0)
-    asked.ask(["sh", "-c", "echo half; exit 15"], 115.0)
+    asked.start(["sh", "-c", "echo half; exit 15"], 115.0)
     assert answer(asked, 115.0) == ""
-    asked.ask(["/nowhere/nvidia-smi"], 130.0)
-    assert asked.take(130.0) is None
+    asked.start(["/nowhere/nvidia-smi"], 130.0)
+    assert asked.poll(130.0) is None
 
 
 def test_a_background_command_is_killed_after_its_timeout() -> None:
     asked = BackgroundCommand(15.0)
-    asked.ask(["sleep", "600"], 0.0)
-    assert asked.take(slow_command.TIMEOUT_SECONDS) is None
-    assert asked.take(slow_command.TIMEOUT_SECONDS + 1) == ""
-    until(lambda: asked.take(slow_command.TIMEOUT_SECONDS + 1) is None, what="its end")
+    asked.start(["sleep", "600"], 0.0)
+    assert asked.poll(slow_command.TIMEOUT_SECONDS) is None
+    assert asked.poll(slow_command.TIMEOUT_SECONDS + 1) == ""
+    until(lambda: asked.poll(slow_command.TIMEOUT_SECONDS + 1) is None, what="its end")
     assert asked.is_due(slow_command.TIMEOUT_SECONDS + 2)

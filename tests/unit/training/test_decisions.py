@@ -255,18 +255,21 @@ def test_final_states_have_no_transition_and_can_be_deleted():
 def test_a_finding_in_the_output_ends_running_and_failed_attempts_only():
     bad = CAUSES[TaskReason.BAD_LOSS]
     for phase in (Phase.RUNNING, Phase.FAILED):
-        decision = decide_action(TaskFacts(TaskState.RUNNING, found=bad), Observation(phase, True, cause=RANK_FAILED))
+        decision = decide_action(
+            TaskFacts(TaskState.RUNNING, end_cause=bad), Observation(phase, True, cause=RANK_FAILED)
+        )
         assert (decision.act, decision.cause) == (ReconcileAction.RECORD, bad)
     assert (
-        decide_action(TaskFacts(TaskState.RUNNING, found=bad), Observation(Phase.SUCCEEDED)).cause.code
+        decide_action(TaskFacts(TaskState.RUNNING, end_cause=bad), Observation(Phase.SUCCEEDED)).cause.code
         == TaskReason.COMPLETED
     )
     assert (
-        decide_action(TaskFacts(TaskState.RUNNING, True, found=bad), Observation(Phase.RUNNING)).cause.code
+        decide_action(TaskFacts(TaskState.RUNNING, True, end_cause=bad), Observation(Phase.RUNNING)).cause.code
         == TaskReason.STOPPED_BY_USER
     )
     assert (
-        decide_action(TaskFacts(TaskState.RUNNING, found=bad), Observation(Phase.UNKNOWN)).act is ReconcileAction.WAIT
+        decide_action(TaskFacts(TaskState.RUNNING, end_cause=bad), Observation(Phase.UNKNOWN)).act
+        is ReconcileAction.WAIT
     )
 
 

@@ -133,7 +133,7 @@ def test_no_line_raises(line: str) -> None:
 def taken(*lines: str) -> list[tuple[str | None, datetime | None]]:
     above, offset, found = LevelContext(CLOCK), 0, []
     for line in lines:
-        found.append(above.take(offset, line))
+        found.append(above.classify_line(offset, line))
         offset += len(line) + 1
     return found
 
@@ -174,20 +174,20 @@ def test_a_time_applies_to_following_lines_without_one() -> None:
 
 def test_level_and_time_reach_no_further_than_a_reader_looks_back() -> None:
     above = LevelContext(CLOCK)
-    above.take(0, "2026-11-22 10:00:00 ERROR x")
-    assert above.take(levels.MAX_REACH_BYTES, "y")[0] == "error"
-    assert above.take(levels.MAX_REACH_BYTES + 1, "z") == (None, None)
+    above.classify_line(0, "2026-11-22 10:00:00 ERROR x")
+    assert above.classify_line(levels.MAX_REACH_BYTES, "y")[0] == "error"
+    assert above.classify_line(levels.MAX_REACH_BYTES + 1, "z") == (None, None)
 
 
 @given(st.lists(st.sampled_from([*(line for line, _, _ in LINES), "  indented", "x" * 5000]), max_size=60), st.data())
 def test_skipped_lines_count_as_read(lines: list[str], data: st.DataObject) -> None:
     read_all, skipping, offset = LevelContext(CLOCK), LevelContext(CLOCK), 0
     for line in lines:
-        taken_here = read_all.take(offset, line)
+        taken_here = read_all.classify_line(offset, line)
         if data.draw(st.integers(0, 9)):
             skipping.skip(offset, line.encode())
         else:
-            assert skipping.take(offset, line) == taken_here
+            assert skipping.classify_line(offset, line) == taken_here
         offset += len(line.encode()) + 1
 
 

@@ -115,13 +115,13 @@ def test_lines_that_start_with_a_brace_are_found_unless_too_long() -> None:
 @pytest.mark.parametrize(
     ("line", "point"),
     [
-        ("iter 10: loss 2.3100, time 250.00ms, mfu 1.2%", PrintedPoint(10, {"loss": 2.31}, None, plain=True)),
+        ("iter 10: loss 2.3100, time 250.00ms, mfu 1.2%", PrintedPoint(10, {"loss": 2.31}, None, is_plain_text=True)),
         (
             "step 250: train loss 1.5, val loss 2.5",
-            PrintedPoint(250, {"train_loss": 1.5, "val_loss": 2.5}, None, plain=True),
+            PrintedPoint(250, {"train_loss": 1.5, "val_loss": 2.5}, None, is_plain_text=True),
         ),
-        ("step 5: loss 1e-3", PrintedPoint(5, {"loss": 0.001}, None, plain=True)),
-        ("iter 10: loss nan, time 1.00ms", PrintedPoint(10, {"loss": None}, None, plain=True)),
+        ("step 5: loss 1e-3", PrintedPoint(5, {"loss": 0.001}, None, is_plain_text=True)),
+        ("iter 10: loss nan, time 1.00ms", PrintedPoint(10, {"loss": None}, None, is_plain_text=True)),
     ],
 )
 def test_known_human_readable_lines_are_points(line: str, point: PrintedPoint) -> None:

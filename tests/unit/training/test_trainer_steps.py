@@ -61,6 +61,6 @@ def test_first_step_evaluation_and_last_line_have_steps() -> None:
 def test_a_trainer_is_recognized_once_it_has_made_a_step() -> None:
     begun = {"step": 0, "total": 30, "epoch": 0.0, "every": 10}
     goes = {**begun, "step": 3, "epoch": 0.1}
-    assert TrainerPosition.of([None, begun]) is None
-    assert TrainerPosition.of([None, begun, goes]) == TrainerPosition(3, 30, 0.1, 10)
-    assert TrainerPosition.of([{"step": 3, "epoch": None, "total": None, "every": None}]) is None
+    assert TrainerPosition.from_reports([None, begun]) is None
+    assert TrainerPosition.from_reports([None, begun, goes]) == TrainerPosition(3, 30, 0.1, 10)
+    assert TrainerPosition.from_reports([{"step": 3, "epoch": None, "total": None, "every": None}]) is None

@@ -245,12 +245,12 @@ def logs(session: Session, name: str, follow: bool, raw: bool) -> None:
         for text in pieces:
             *lines, rest = (rest + text.encode()).split(b"\n")
             for line in lines:
-                shown.take(_format_log_line(line))
+                shown.print_log_line(_format_log_line(line))
             rest = rest[max(find_newest_state(rest)[0] - 1, 0) :]  # from its carriage return on, by which it is known
             if follow and b"\r" in rest:  # a progress bar
-                shown.take(_format_log_line(rest, is_open=True))
+                shown.print_log_line(_format_log_line(rest, is_open=True))
         if rest:
-            shown.take(_format_log_line(rest))
+            shown.print_log_line(_format_log_line(rest))
 
 
 def _format_log_line(line: bytes, *, is_open: bool = False) -> LogLine:

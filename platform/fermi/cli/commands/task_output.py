@@ -77,7 +77,7 @@ def logs(
         for line in session.fermi.tasks.logs(
             task, rank=rank or 0, attempt=attempt, search=sought, regex=regex, follow=follow, **filters
         ):
-            lines.take(line)
+            lines.print_log_line(line)
 
 
 def _print_first_error(session: Session, task: str, rank: int | Literal["all"], attempt: int | None, raw: bool) -> None:
@@ -97,7 +97,7 @@ def _print_first_error(session: Session, task: str, rank: int | Literal["all"], 
         lines = session.fermi.tasks.logs(task, rank=found["rank"], attempt=answer["attempt"], begin=found["offset"])
         shown = LogPrinter(session, raw, marked=False)
         for line in islice(takewhile(lambda line: line.level == "error", lines), MAX_TRACEBACK_LINES):
-            shown.take(line)
+            shown.print_log_line(line)
 
 
 @command("metrics")

@@ -77,7 +77,7 @@ class ContainerAttempts:
 
     # start and stop
 
-    def begin(self, rendered: Rendered, secrets: Mapping[str, str]) -> None:
+    def start(self, rendered: Rendered, secrets: Mapping[str, str]) -> None:
         """Start the nodes of an attempt; what was started is not started again, and nothing of an attempt that was
         asked to end. Raise BackendError."""
         wanted = list_container_orders(rendered)
@@ -116,7 +116,7 @@ class ContainerAttempts:
             nodes.append(ContainerNode(spec["node_rank"], spec["node"], *place))
         return self._write(ContainerAttempt(attempt, tuple(nodes), success))
 
-    def end(self, handle: Handle, grace_seconds: float, still_seconds: float | None) -> None:
+    def request_end(self, handle: Handle, grace_seconds: float, still_seconds: float | None) -> None:
         """Ask an attempt to end; a later request counts where it ends the attempt more than a second sooner."""
         kill_at, known = time.time() + grace_seconds, self._end(handle.name)
         if known is None or kill_at < known.kill_at - 1:
@@ -124,7 +124,7 @@ class ContainerAttempts:
             asked = {"kill_at": kill_at, "still_seconds": still_seconds}
             files.write_json_atomically(self._path(handle.name, STOP_SUFFIX), asked, 0o600)
 
-    def forget(self, handle: Handle) -> bool:
+    def delete_attempt(self, handle: Handle) -> bool:
         """End the attempt's nodes and remove what is kept of it; return whether that was confirmed. An environment that
         cannot be reached is asked again: the attempt stays among `names`."""
         record = self._record(handle.name)
@@ -139,8 +139,8 @@ class ContainerAttempts:
             if find_container_end(node):
                 return True
             with enter_environment(node.run) as session:
-                session.ask("cancel", of=attempt, node=node.node_rank, grace=0.0)
-                return session.ask("forget", of=attempt).get("gone") is True
+                session.request("cancel", of=attempt, node=node.node_rank, grace=0.0)
+                return session.request("forget", of=attempt).get("gone") is True
         return False
 
     # observe
@@ -193,7 +193,7 @@ class ContainerAttempts:
                 names = self.names()
                 for record in filter(None, map(self._record, names)):
                     self._ensure(followers, record)
-                followers.keep(set(names).__contains__)
+                followers.drop_unknown(set(names).__contains__)
             except OSError:
                 log.exception("what runs in containers is not followed now")
         followers.stop()
@@ -237,7 +237,11 @@ def find_container_end(node: ContainerNode) -> Mapping[str, Any] | None:
     """Return what became of the container in which a node was started; None: it runs, as far as its host has reported.
     Raise BackendError."""
     report = environments.get_hosts().runs([node.run]).get(node.run)
-    if report and not report.stopped and not (report.seen and report.seen.phase in ENDED_PHASES):
+    if (
+        report
+        and not report.stopped
+        and not (report.environment_status and report.environment_status.phase in ENDED_PHASES)
+    ):
         return None
     evidence = f"{node.run} has ended"
     return {"code": "CONTAINER_RESTARTED", "params": {"pod": node.name, "evidence": evidence}, "at": time.time()}

@@ -59,7 +59,7 @@ class AgentBackend(Backend):
         self.connection = connection
         self.data_dir = Path(connection.get("data_dir") or "var").resolve()
         self.mount = str((connection.get("data") or {}).get("mountPath") or "")
-        self._limits = TransferLimits.of(connection)
+        self._limits = TransferLimits.from_connection(connection)
         self._containers = ContainerAttempts(self.data_dir, self._limits)
 
     def problems(self, job: JobSpec) -> list[Problem]:
@@ -74,7 +74,7 @@ class AgentBackend(Backend):
         absent = find_missing_path_below(self.data_dir, job.resume_from, missing)
         return found + (absent or download.check_checkpoint_complete(self.data_dir, job.resume_from))
 
-    def ways(self, job: JobSpec) -> Mapping[str, RunLocations]:
+    def find_run_locations(self, job: JobSpec) -> Mapping[str, RunLocations]:
         """Return how ranks may run for environments that hosts keep. One that another project shares gives this one its
         workers, and neither its files nor its packages."""
         kept = environments.hosts.kept([node.id for node in job.nodes]) if environments.hosts else {}
@@ -98,7 +98,9 @@ class AgentBackend(Backend):
             return RunLocation(False, "INSIDE_WITHOUT_DATA", {"environment": node.name, **lacks})
         return None
 
-    def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
+    def find_missing_packages(
+        self, node: Node, distributions: Sequence[str], job: JobSpec | None = None
+    ) -> list[str] | None:
         """Return what the agent's own interpreter lacked when the agent joined; None where that is unknown: an older
         agent did not report it, the task names another interpreter, or what is missing may have been installed in an
         environment."""
@@ -113,13 +115,13 @@ class AgentBackend(Backend):
         """Store the orders of an attempt and start its nodes inside of containers. Orders are stored, so secrets are
         not part of them: workers get those when they fetch an order, and what runs inside of containers by the stream
         to them."""
-        handle = Handle.of(rendered.name)
+        handle = Handle.from_name(rendered.name)
         if of_workers := build_orders(rendered):
             get_store().put(handle.name, handle.task_id, handle.attempt, of_workers)
         with _wrap_disk_errors(self.data_dir):
-            self._containers.begin(rendered, secrets)
+            self._containers.start(rendered, secrets)
 
-    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
+    def get_rank_exec(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
         """Return how a command is started beside a rank: the worker's agent opens the stream, or the environment's
         daemon."""
         if one := self._containers.node(handle, rank):
@@ -151,7 +153,7 @@ class AgentBackend(Backend):
 
     def cancel(self, handle: Handle, grace_seconds: float, still_seconds: float | None = None) -> None:
         with _wrap_disk_errors(self.data_dir):
-            self._containers.end(handle, grace_seconds, still_seconds)
+            self._containers.request_end(handle, grace_seconds, still_seconds)
         get_store().stop(handle.name, handle.task_id, handle.attempt, grace_seconds)
 
     def logs(self, handle: Handle, rank: int, cursor: int, limit: int = 1 << 20) -> LogChunk:
@@ -183,9 +185,9 @@ class AgentBackend(Backend):
         worker = next(iter(job.head.engine.get("workers") or ()), "")
         return store.ports(parse_worker_name(worker)[0]) if store and worker else {}
 
-    def forget(self, handle: Handle) -> None:
-        self._containers.forget(handle)
-        get_store().forget(handle.name)
+    def delete_attempt(self, handle: Handle) -> None:
+        self._containers.delete_attempt(handle)
+        get_store().delete_attempt(handle.name)
 
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
         following = threading.Thread(
@@ -197,7 +199,7 @@ class AgentBackend(Backend):
 
     def orphans(self, live: Collection[str]) -> list[Handle]:
         known = {name: Handle(name, task, number, 0) for name, task, number in get_store().names()}
-        known |= {name: Handle.of(name) for name in self._containers.names()}
+        known |= {name: Handle.from_name(name) for name in self._containers.names()}
         return [handle for name, handle in known.items() if name not in live]
 
 

@@ -114,7 +114,7 @@ def build_status(report: EnvironmentRunReport | None) -> EnvironmentStatus:
     stopped, whatever still runs there is ended by its agent before anything else of the environment starts."""
     if report is None:
         return EnvironmentStatus(EnvironmentPhase.ABSENT)
-    said = report.seen
+    said = report.environment_status
     if report.status == "lost":
         if report.stopped:
             return EnvironmentStatus(EnvironmentPhase.ENDED, False, Cause("HOST_LOST", {"host": report.host}))

@@ -30,13 +30,13 @@ class HostStatus:
 @dataclass(frozen=True, slots=True)
 class EnvironmentRunReport:
     """What is known of a run on a host. `status`: of the worker that carries it, `lost` too when another machine drives
-    that worker now. `seen`: what its agent reported last, None: nothing yet; `holds`: facts of the workers that it
-    holds, as training needs them."""
+    that worker now. `environment_status`: what its agent reported last, None: nothing yet; `holds`: facts of the
+    workers that it holds, as training needs them."""
 
     host: str
     status: WorkerStatus
     stopped: bool
-    seen: EnvironmentStatus | None = None
+    environment_status: EnvironmentStatus | None = None
     holds: Mapping[str, Any] | None = None
 
 

@@ -26,7 +26,7 @@ def build_observation(attempt: AttemptReports | None) -> Observation:
 def _build_rank_status(report: RankReport) -> RankStatus:
     return RankStatus(
         report.rank, report.node_rank, _RANK_STATES[report.state],  # type: ignore[arg-type]
-        report.pid, report.exit_code, report.ended_at, report.asked, report.still_since,
+        report.pid, report.exit_code, report.ended_at, report.stop_requested, report.still_since,
         report.error, report.stalled, report.kill, **runner_reports.parse_course(report.course),
     )  # fmt: skip
 

@@ -49,7 +49,7 @@ class RankReport:
     for another user now. The rest is what the worker last reported of a process of *this* attempt's name, kept when it
     goes on to another: `exit_code` negative = killed by that signal; None with `exited` = it never started, or its
     runner died. `left`: whether the process, anything that it started, or a byte of its log that the server has not got
-    still exists; None = the worker has not reported it. `asked`: the process was asked to end before it did.
+    still exists; None = the worker has not reported it. `stop_requested`: the process was asked to end before it did.
     `heard_at`: when the worker's last heartbeat came, in unix seconds by the server's clock. `cause`: what its runner
     wrote down as such; `doing`: what it does before the rank starts; `error`, `stalled`, `kill`, and all of `course`:
     as in `RankSeen`."""
@@ -64,7 +64,7 @@ class RankReport:
     exit_code: int | None = None
     ended_at: float | None = None  # unix seconds, by the worker's clock
     left: bool | None = None
-    asked: bool = False
+    stop_requested: bool = False
     heard_at: float | None = None
     still_since: float | None = None  # unix seconds, by the worker's clock
     cause: Mapping[str, Any] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class AttemptStore(Protocol):
         """Ask the workers of the attempt to end it within `grace_seconds` from now; of several calls the one that ends
         soonest counts. A name that was never put cannot be put any more."""
 
-    def forget(self, name: str) -> None:
+    def delete_attempt(self, name: str) -> None:
         """Remove the attempt: `attempts` and `names` know it no more, and its workers, if they still have this order,
         have none. A worker may still send the rest of that rank's log afterwards (it was disconnected), so who had
         which rank is kept for the log endpoint for as long as the platform keeps the task."""

@@ -63,7 +63,7 @@ class TransferLimits:
     data: int = DEFAULT_DATA_BYTES
 
     @classmethod
-    def of(cls, connection: Mapping[str, Any]) -> TransferLimits:
+    def from_connection(cls, connection: Mapping[str, Any]) -> TransferLimits:
         """Return the limits of a connection, with defaults for those that it does not set."""
         said = connection.get("carried") or {}
         return cls(**{name: int(said[name]) for name in ("folder", "task", "data") if said.get(name)})
@@ -179,7 +179,7 @@ def has_missing_files(data_dir: Path, attempt: str) -> bool:
 
 def _read_stamp(tree: SafeTree, path: str) -> FileStamp | None:
     try:
-        found = tree.look(path)
+        found = tree.get_entry(path)
     except OSError:
         return None
     return None if found.folder else (found.size, found.mtime_ns)
@@ -220,8 +220,8 @@ def _is_number(value: Any, low: int, high: int) -> bool:
 
 @dataclass(slots=True)
 class _IncomingFile:
-    """File that is being downloaded. `part`: an open file, which has the first `have` bytes; `asked`: up to where it
-    was requested; `hashed`: bytes of it that went into `sum`; `synced`: bytes that are on the disk."""
+    """File that is being downloaded. `part`: an open file, which has the first `have` bytes; `requested`: up to where
+    it was requested; `hashed`: bytes of it that went into `sum`; `synced`: bytes that are on the disk."""
 
     path: str
     size: int
@@ -229,7 +229,7 @@ class _IncomingFile:
     part: int
     name: Path
     have: int
-    asked: int
+    requested: int
     hashed: int = 0
     synced: int = 0
     sum: Any = field(default_factory=hashlib.sha256)
@@ -373,8 +373,8 @@ class NodeDownload:
 
     # pieces of files
 
-    def ask(self, tell: Callable[..., int]) -> None:
-        """Request as much as may be on its way. `tell`: sends a request (`InsideSession.tell`), and may raise
+    def request_files(self, tell: Callable[..., int]) -> None:
+        """Request as much as may be on its way. `tell`: sends a request (`InsideSession.send`), and may raise
         OSError."""
         while len(self._in_flight) < MAX_PENDING_PIECES:
             if self._file is None and not self._begin():
@@ -383,10 +383,10 @@ class NodeDownload:
             if one is None:
                 continue
             about = {"of": self._attempt, "path": one.path, "size": one.size, "mtime": one.mtime}
-            if one.asked < one.size or (one.size == 0 and not one.awaits_digest):
-                number = tell("read", **about, at=one.asked, most=MAX_PIECE_BYTES)
-                self._in_flight[number] = one, "read", one.asked
-                one.asked = min(one.size, one.asked + MAX_PIECE_BYTES)
+            if one.requested < one.size or (one.size == 0 and not one.awaits_digest):
+                number = tell("read", **about, at=one.requested, most=MAX_PIECE_BYTES)
+                self._in_flight[number] = one, "read", one.requested
+                one.requested = min(one.size, one.requested + MAX_PIECE_BYTES)
                 one.awaits_digest = one.size == 0
             elif one.have == one.size > MAX_PIECE_BYTES and not one.awaits_digest:
                 one.awaits_digest = True

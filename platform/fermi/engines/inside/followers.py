@@ -104,7 +104,7 @@ class NodeSink(NodeFiles):
         """Whether nothing more is to come of the node."""
         return bool(self.report.get("drained"))
 
-    def settle(self) -> bool:
+    def mark_drained(self) -> bool:
         """Mark the node as drained once all its output and files are here; return whether that changed."""
         if self.drained or not self._told_all or (self.arrival and not self.arrival.is_done):
             return False
@@ -189,9 +189,9 @@ class _EnvironmentStream:
     sinks: dict[str, NodeSink] = field(default_factory=dict)
     session: InsideSession | None = None
     wake: threading.Event = field(default_factory=threading.Event)
-    told: dict[str, StopRequest] = field(default_factory=dict)
+    sent_stops: dict[str, StopRequest] = field(default_factory=dict)
     """By attempt: what its environment was asked to do on this session."""
-    asked: dict[int, str] = field(default_factory=dict)
+    file_requests: dict[int, str] = field(default_factory=dict)
     """By the number of a request for a piece of a file: its attempt."""
 
 
@@ -233,7 +233,7 @@ class EnvironmentFollowers:
             with suppress(OSError):
                 self._ask(stream, session, place.attempt)
 
-    def keep(self, is_known: Callable[[str], bool]) -> None:
+    def drop_unknown(self, is_known: Callable[[str], bool]) -> None:
         """Stop following attempts that are not known. One that was deleted may have been followed once more before that
         was known here; its environment knows nothing of it, and would never report its end."""
         ended: list[InsideSession] = []
@@ -300,8 +300,8 @@ class EnvironmentFollowers:
                     log.exception("what came from %s could not be stored", stream.environment.key)
                     why = f"{type(error).__name__}: {error}"
                 stream.session = None
-                stream.told.clear()
-                stream.asked.clear()
+                stream.sent_stops.clear()
+                stream.file_requests.clear()
                 for sink in list(stream.sinks.values()):
                     sink.cut()
                 if stopped.is_set():
@@ -387,19 +387,19 @@ class EnvironmentFollowers:
         if sink is None:
             return
         place = sink.place
-        if name not in stream.told:
-            stream.told[name] = StopRequest(float("inf"))
+        if name not in stream.sent_stops:
+            stream.sent_stops[name] = StopRequest(float("inf"))
             ends = {str(rank): end for rank, end in sink.ends().items()}
-            session.tell("follow", of=name, node=place.node_rank, ranks=ends, files=bool(sink.arrival))
-        if place.end and place.end.kill_at < stream.told[name].kill_at:
-            stream.told[name] = place.end
-            session.tell("cancel", of=name, node=place.node_rank, grace=place.end.grace, still=place.end.still_seconds)
+            session.send("follow", of=name, node=place.node_rank, ranks=ends, files=bool(sink.arrival))
+        if place.end and place.end.kill_at < stream.sent_stops[name].kill_at:
+            stream.sent_stops[name] = place.end
+            session.send("cancel", of=name, node=place.node_rank, grace=place.end.grace, still=place.end.still_seconds)
 
     def _take_in(
         self, stream: _EnvironmentStream, session: InsideSession, message: Mapping[str, Any], data: bytes
     ) -> None:
         number = message.get("id")
-        name = stream.asked.pop(number, "") if isinstance(number, int) else str(message.get("of"))
+        name = stream.file_requests.pop(number, "") if isinstance(number, int) else str(message.get("of"))
         sink = stream.sinks.get(name)
         if sink is None:
             return
@@ -423,7 +423,7 @@ class EnvironmentFollowers:
                 changed |= self._fate(sink)
         if sink.arrival and ("id" in message or "files" in message):
             self._ask_for_files(stream, session, sink)
-        if sink.settle() or changed:
+        if sink.mark_drained() or changed:
             self._on_change(sink.place.attempt)
 
     @staticmethod
@@ -431,9 +431,9 @@ class EnvironmentFollowers:
         """Request pieces of files. Raise OSError."""
 
         def tell(what: str, **request: Any) -> int:
-            number = session.tell(what, **request)
-            stream.asked[number] = sink.place.attempt
+            number = session.send(what, **request)
+            stream.file_requests[number] = sink.place.attempt
             return number
 
         if sink.arrival:
-            sink.arrival.ask(tell)
+            sink.arrival.request_files(tell)

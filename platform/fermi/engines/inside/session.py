@@ -93,10 +93,10 @@ class InsideSession:
             raise self._silent(error) from error
         raise InsideError("INSIDE_SILENT", why="it ended, or said something else")
 
-    def ask(self, command: str, data: bytes = b"", **request: Any) -> dict[str, Any]:
+    def request(self, command: str, data: bytes = b"", **request: Any) -> dict[str, Any]:
         """Send a request and return the answer. Raise InsideError with the environment's code where it refuses."""
         try:
-            number = self.tell(command, data, **request)
+            number = self.send(command, data, **request)
             for answer, more in self.messages():
                 if answer.get("id") == number:
                     return _check_answer(answer)
@@ -105,7 +105,7 @@ class InsideSession:
             raise self._silent(error) from error
         raise InsideError("INSIDE_SILENT", why="the stream ended")
 
-    def tell(self, command: str, data: bytes = b"", **request: Any) -> int:
+    def send(self, command: str, data: bytes = b"", **request: Any) -> int:
         """Send a request without waiting; return the number that its answer has. Raise OSError."""
         with self._sending:
             self._number += 1

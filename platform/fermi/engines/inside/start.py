@@ -30,7 +30,7 @@ def start_node(
             for path in _list_code_files(order, data_dir):
                 _send_code_file(session, path, data_dir)
             _upload_files(session, order, data_dir, time.monotonic() + seconds)
-        session.ask("begin", order=order, head=head, secrets=dict(secrets))
+        session.request("begin", order=order, head=head, secrets=dict(secrets))
 
 
 def download_leftovers(
@@ -46,16 +46,16 @@ def download_leftovers(
     limit = time.monotonic() + seconds
     build_record_path(data_dir, attempt, node_rank).parent.mkdir(parents=True, exist_ok=True)
     with enter() as session:
-        listed = session.ask("list", of=attempt)
+        listed = session.request("list", of=attempt)
         arriving = NodeDownload(data_dir, attempt, node_rank, limits)
         try:
             arriving.process_list({"files": listed.get("rows"), "more": listed.get("more"), "final": True})
-            arriving.ask(session.tell)
+            arriving.request_files(session.send)
             if arriving.is_idle:
                 return
             for said, data in session.messages():
                 arriving.answer(said.get("id"), said, data)
-                arriving.ask(session.tell)
+                arriving.request_files(session.send)
                 if arriving.is_done:
                     return
                 if time.monotonic() > limit:
@@ -83,13 +83,13 @@ def _list_code_files(order: Mapping[str, Any], data_dir: Path) -> Iterator[Path]
 def _send_code_file(session: InsideSession, path: Path, data_dir: Path) -> None:
     """Send a file from the position where it was cut off the last time."""
     size, where = path.stat().st_size, path.relative_to(data_dir).as_posix()
-    have = _parse_received(session.ask("receive", path=where, size=size))
+    have = _parse_received(session.request("receive", path=where, size=size))
     with path.open("rb") as file:
         while have < size or size == 0:
             file.seek(have)
             before, have = (
                 have,
-                _parse_received(session.ask("receive", file.read(PIECE_BYTES), path=where, size=size, at=have)),
+                _parse_received(session.request("receive", file.read(PIECE_BYTES), path=where, size=size, at=have)),
             )
             if size == 0:
                 return
@@ -101,7 +101,7 @@ def _upload_files(session: InsideSession, order: Mapping[str, Any], data_dir: Pa
     """Send the task's files that the environment lacks, until `limit` (monotonic seconds)."""
     found = upload.list_upload_files(order, data_dir)
     rows = [[item.path, item.entry.size, item.entry.mtime_ns] for item in found]
-    said = session.ask("expect", of=order["name"], node=order["spec"]["node_rank"], files=rows)
+    said = session.request("expect", of=order["name"], node=order["spec"]["node_rank"], files=rows)
     numbers = said.get("missing")
     known = numbers if isinstance(numbers, list) else []
     missing = [found[at] for at in known if isinstance(at, int) and 0 <= at < len(found)]
@@ -124,14 +124,14 @@ def _send_pieces(session: InsideSession, item: UploadFile) -> Iterator[int]:
     except OSError as error:
         raise InsideError("INSIDE_SILENT", why=f"{item.path}: {error.strerror or error}") from error
     with file:
-        have, digest = _parse_received(session.ask("receive", **about)), hashlib.sha256()
+        have, digest = _parse_received(session.request("receive", **about)), hashlib.sha256()
         for at in range(0, have, PIECE_BYTES):
             digest.update(file.read(min(PIECE_BYTES, have - at)))
         while have < size or size == 0:
             data = file.read(PIECE_BYTES)
             digest.update(data)
             last: dict[str, Any] = {"sha256": digest.hexdigest()} if have + len(data) >= size else {}
-            before, have = have, _parse_received(session.ask("receive", data, **about, at=have, **last))
+            before, have = have, _parse_received(session.request("receive", data, **about, at=have, **last))
             yield have
             if size == 0:
                 return

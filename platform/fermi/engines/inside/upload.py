@@ -112,14 +112,14 @@ def _iterate_below(data_dir: Path, path: str) -> Iterator[UploadFile]:
     top, inner = SafeTree(data_dir / first / second), "/".join(rest)
     if not rest:  # it may be a file in an open folder
         try:
-            entry = SafeTree(data_dir / first).look(second)
+            entry = SafeTree(data_dir / first).get_entry(second)
         except OSError:
             return
         if not entry.folder:
             yield UploadFile(path, SafeTree(data_dir / first), entry)
             return
     try:
-        entry = top.look(inner)
+        entry = top.get_entry(inner)
     except OSError:
         return
     for one in top.walk(inner) if entry.folder else [entry]:
@@ -130,7 +130,7 @@ def _iterate_below(data_dir: Path, path: str) -> Iterator[UploadFile]:
 def _iterate_folder(data_dir: Path, path: str) -> Iterator[UploadFile]:
     tree = SafeTree(data_dir / path)
     try:
-        entries = tree.entries()
+        entries = tree.list_entries()
     except OSError:
         return
     yield from (UploadFile(f"{path}/{one.path}", tree, one) for one in entries if not one.folder)

@@ -99,7 +99,7 @@ def find_failure(gang: Gang, successful: bool) -> Cause | None:
     for cause, permanent in _iterate_obstacles(gang):
         if permanent:
             return cause
-    for job in [*gang.jobs.values(), *gang.of("JobSet")]:
+    for job in [*gang.jobs.values(), *gang.list_objects("JobSet")]:
         if found := find_condition(job, "Failed"):
             return _build_job_cause("POD_DELETED", job, found)
     return None
@@ -178,7 +178,7 @@ def _find_interruption(gang: Gang) -> Cause | None:
 
 def _list_leaders(gang: Gang) -> list[Object]:
     """Return the objects that users and queues act upon: a JobSet owns its Jobs."""
-    return gang.of("JobSet") or list(gang.jobs.values())
+    return gang.list_objects("JobSet") or list(gang.jobs.values())
 
 
 def _find_suspended(gang: Gang) -> Object | None:
@@ -239,7 +239,7 @@ def _was_stopped_from_outside(pod: Object, ended: Mapping[str, Any]) -> bool:
     if not said:
         return bool(pod["metadata"].get("deletionTimestamp")) and ended.get("exitCode") in (143, 137)
     culprit = first_failure.find_first_failure(list_rank_ends(ended))
-    return "terminated" in said and (culprit is None or culprit.asked)
+    return "terminated" in said and (culprit is None or culprit.stop_requested)
 
 
 def _explain_exit(gang: Gang, pod: Object, ended: Mapping[str, Any]) -> Cause:
@@ -433,7 +433,7 @@ def _get_end_time(pod: Object) -> float:
     if ended is None:
         return 0.0
     failed = first_failure.find_first_failure(list_rank_ends(ended))
-    if failed and not failed.asked:
+    if failed and not failed.stop_requested:
         return failed.ended_at
     if asked := read_report(ended).get("terminated"):
         return float(asked)

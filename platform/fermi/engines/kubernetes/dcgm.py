@@ -110,7 +110,7 @@ class DcgmExporters:
         asked = {url: self._known.setdefault(url, DcgmExporter(url)) for url in set(urls.values())}
         if due := [exporter for exporter in asked.values() if now >= exporter.due]:
             pool = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="dcgm")
-            wait([pool.submit(exporter.ask, now) for exporter in due], MAX_WAIT_SECONDS)
+            wait([pool.submit(exporter.update, now) for exporter in due], MAX_WAIT_SECONDS)
             pool.shutdown(wait=False, cancel_futures=True)
         self._known = {url: one for url, one in self._known.items() if now < one.due + RETRY_SECONDS}
         return {
@@ -134,7 +134,7 @@ class DcgmExporter:
         self.due = 0.0
         self.pods: dict[str, GpuValues] = {}
 
-    def ask(self, now: float) -> None:
+    def update(self, now: float) -> None:
         """Update `pods` from the exporter. Never raises: what an exporter does not report, the pod does."""
         self.due = now + RETRY_SECONDS  # no other thread asks meanwhile
         try:
@@ -168,7 +168,7 @@ def _replace_gpu_values(sample: Sample, gpus: GpuValues) -> Sample:
 
 def _is_replaced(key: str, count: int, emulated: bool) -> bool:
     name, index = parse_key(key) or ("", "")
-    return bool(name) and METRICS[name].of == GPU and (emulated or (index.isdecimal() and int(index) < count))
+    return bool(name) and METRICS[name].subject == GPU and (emulated or (index.isdecimal() and int(index) < count))
 
 
 def _parse_number(text: str) -> float | None:

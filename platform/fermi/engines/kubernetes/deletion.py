@@ -5,7 +5,7 @@
                                    ▼
                its node's lease is stale, or the node is gone ─▶ taint the node, or delete the pod by force
 
-A pod that ended by itself is left alone until its log has been read; `forget` and the orphan sweep remove it.
+A pod that ended by itself is left alone until its log has been read; `delete_attempt` and the orphan sweep remove it.
 """
 
 import logging
@@ -40,7 +40,7 @@ class AttemptDeleter:
         self._dropped: set[str] = set()
         self._sent: dict[str, tuple[float, float]] = {}  # uid -> (requested grace, when)
 
-    def mark(self, name: str, end: str) -> Object:
+    def mark_cancelled(self, name: str, end: str) -> Object:
         """Return the root, marked as cancelled: from here on a `submit` of that name does nothing. Where there is none,
         one is made. `end`: for nodes inside of environments, until when they may take (`names.STOP_REQUEST`)."""
         marks = {names.CANCELLED: "true", names.STOP_REQUEST: end}
@@ -110,7 +110,7 @@ class AttemptDeleter:
         jobs, pods, *sets = (self._client.get(self._client.path(kind), **query)["items"] for kind in kinds)
         return all(map(has_finished, [*jobs, *chain(*sets)])) and all(get_phase(pod) in FINISHED_PHASES for pod in pods)
 
-    def forget(self, name: str) -> None:
+    def delete_attempt(self, name: str) -> None:
         """Remove what is left of an ended attempt. In the foreground: the root goes last."""
         for kind in (*(("JobSet",) if self._jobset else ()), "Job", "Service"):
             query = {"labelSelector": names.build_selector(name)}

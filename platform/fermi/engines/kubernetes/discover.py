@@ -49,7 +49,7 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
     until = 0.0
     try:
         while not stop.is_set():
-            if not changed.wait(POLL_SECONDS) and not until and not surveys.due:
+            if not changed.wait(POLL_SECONDS) and not until and not surveys.has_due:
                 continue
             stop.wait(SETTLE_SECONDS)
             changed.clear()
@@ -59,7 +59,7 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
                     there, _merge_items(*sets), _merge_items(made), _merge_items(nodes), devices, project
                 )
                 seen = [_add_survey(one, there.get(one.key), surveys, python) for one in seen]
-                surveys.keep({str(pod["metadata"]["uid"]) for pod in there.values()})
+                surveys.drop_other_pods({str(pod["metadata"]["uid"]) for pod in there.values()})
                 if last is None and surveys.busy:
                     until = until or time.monotonic() + FIRST_SURVEY_SECONDS
                     if time.monotonic() < until:
@@ -86,7 +86,7 @@ def _add_survey(
 ) -> DiscoveredEnvironment:
     """Return the environment with what a survey found inside of it."""
     wanted = str(environment.engine.get("python") or python)
-    facts = surveys.of(dict(pod), str(environment.engine["container"]), wanted) if pod else None
+    facts = surveys.find_survey(dict(pod), str(environment.engine["container"]), wanted) if pod else None
     return replace(environment, engine={**environment.engine, "inside": dict(facts)}) if facts else environment
 
 

@@ -81,7 +81,7 @@ class KubernetesBackend(Backend):
         self._deletion = AttemptDeleter(
             self.client, jobset=bool(connection.get("jobset")), taint=bool(connection.get("out_of_service_taint"))
         )
-        self._limits = TransferLimits.of(connection)
+        self._limits = TransferLimits.from_connection(connection)
         self._environments = inside.PodEnvironments(self.client, self._limits)
         self._positions = QueuePositions(self.client)
         self._leases = NodeLeases(self.client)
@@ -120,7 +120,7 @@ class KubernetesBackend(Backend):
         absent = find_missing_path_below(self.data_dir, job.resume_from, missing)
         return found + (absent or download.check_checkpoint_complete(self.data_dir, job.resume_from))
 
-    def ways(self, job: JobSpec) -> Mapping[str, RunLocations]:
+    def find_run_locations(self, job: JobSpec) -> Mapping[str, RunLocations]:
         lacks = upload.find_upload_problem(job, self.data_dir, self._limits, self.mount, str(self.data_dir))
         return run_location.find_run_locations(job, self.connection, self.client.namespace, lacks)
 
@@ -255,7 +255,7 @@ class KubernetesBackend(Backend):
         end, kill_at = inside.get_stop_request(gang), time.time() + grace_seconds
         if end is None or (names.INSIDE in gang.marks and kill_at < end.kill_at - 1):
             told = json.dumps({"kill_at": kill_at, "still": still_seconds})
-            memory.wrote("ConfigMap", self._deletion.mark(handle.name, told))
+            memory.wrote("ConfigMap", self._deletion.mark_cancelled(handle.name, told))
         self._followers.ensure(gang)
         with self._alone("cancel", handle.name) as alone:
             if alone:
@@ -278,7 +278,7 @@ class KubernetesBackend(Backend):
                 return self._exporters.instead(samples, self._watch.ready().gang(handle.name).pods.values())
         return samples
 
-    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
+    def get_rank_exec(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
         for order in inside.list_orders(rendered).values():
             if any(one["rank"] == rank for one in order["spec"]["ranks"]):
                 return self._beside_inside(rendered, order, handle, rank)
@@ -312,12 +312,12 @@ class KubernetesBackend(Backend):
         hosts = (self.connection.get("pod") or {}).get("hostNetwork")
         return str(job.head.engine.get("node") or "") if hosts else None
 
-    def forget(self, handle: Handle) -> None:
+    def delete_attempt(self, handle: Handle) -> None:
         root = self.client.find(self.client.path("ConfigMap", handle.name))
         for one in inside.parse_nodes(names.get_annotations(root)) if root else ():
             with suppress(BackendError):  # the next attempt there removes what stays
-                self._environments.forget(one, handle.name)
-        self._deletion.forget(handle.name)
+                self._environments.delete_attempt(one, handle.name)
+        self._deletion.delete_attempt(handle.name)
         module_configmap.delete_unused(self.client)
 
     def watch(self, stop: threading.Event, on_change: Callable[[str], None]) -> None:
@@ -348,7 +348,7 @@ class KubernetesBackend(Backend):
                 self._ensure(memory.gang(name), inner)
                 on_change(name)
                 again[name] = moment + REPEAT_SECONDS
-            inner.keep(memory.has)
+            inner.drop_unknown(memory.has)
             for name in [name for name, due in again.items() if due <= moment]:
                 del again[name]
                 on_change(name)
@@ -373,7 +373,7 @@ class KubernetesBackend(Backend):
         `forget`."""
         memory = self._watch.ready()
         found = [name for name in memory.names() if name not in live and not memory.gang(name).is_empty()]
-        return [Handle.of(name) for name in sorted(found)]
+        return [Handle.from_name(name) for name in sorted(found)]
 
     def close(self) -> None:
         """End the threads of this process, until the backend is used again; nothing in the cluster."""
@@ -416,7 +416,7 @@ class KubernetesBackend(Backend):
         waits = observation.waiting
         if waits is None or "queue" not in waits.params:
             return observation
-        place = self._positions.of(waits.params["queue"], memory.gang(handle.name).workloads)
+        place = self._positions.find_position(waits.params["queue"], memory.gang(handle.name).workloads)
         if place is None:
             return observation
         return replace(observation, waiting=replace(waits, params={**waits.params, "position": place}))
@@ -426,7 +426,7 @@ class KubernetesBackend(Backend):
         inner = inside.list_nodes(gang)
         if not inner:
             return self._judge_pods(gang, handle)
-        reports = self._reports.of(handle.task_id, handle.attempt, [one.node_rank for one in inner])
+        reports = self._reports.get_reports(handle.task_id, handle.attempt, [one.node_rank for one in inner])
         known = {one.node_rank: one.environment for one in inner}
         head = gang.marks.get(names.SUCCESS) == "head" and 0 in known
         seen = in_environments.build_observation(reports, known, began=gang.submitted, ended=gang.cancelled, head=head)
@@ -435,7 +435,7 @@ class KubernetesBackend(Backend):
         return in_environments.merge_observations(seen, self._judge_pods(gang, handle)) if gang.places else seen
 
     def _judge_pods(self, gang: Gang, handle: Handle) -> Observation:
-        reports = self._reports.of(handle.task_id, handle.attempt, gang.places)
+        reports = self._reports.get_reports(handle.task_id, handle.attempt, gang.places)
         seen = state.build_observation(gang, handle, reports)
         if gang.is_empty():
             return seen if self._is_absent(handle.name) else Observation(Phase.UNKNOWN)

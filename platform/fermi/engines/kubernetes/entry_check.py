@@ -60,7 +60,7 @@ def _survey_environments(
             news.clear()
             for pod, one in running:
                 python = str(one.engine.get("python") or connection.get("python") or "")
-                known[one.key] = surveys.of(pod, str(one.engine["container"]), python)
+                known[one.key] = surveys.find_survey(pod, str(one.engine["container"]), python)
             if all(known.values()) or not news.wait(until - time.monotonic()):
                 break
     finally:

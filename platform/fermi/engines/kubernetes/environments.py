@@ -310,7 +310,7 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
             }
             for kind in ("StatefulSet", "Pod")
         )
-        self._surveys.keep({pod["metadata"]["uid"] for pod in running.values()})
+        self._surveys.drop_other_pods({pod["metadata"]["uid"] for pod in running.values()})
         held = self._held(running.values())
 
         def look(one: EnvironmentHandle) -> tuple[str, EnvironmentStatus]:
@@ -441,7 +441,7 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
         """Return what a survey found in its container; None while it is being surveyed, empty where that takes too
         long."""
         life, moment = str(_get_container_status(pod).get("containerID") or ""), time.monotonic()
-        facts = self._surveys.of(pod, names.CONTAINER, str(self.connection.get("python") or ""))
+        facts = self._surveys.find_survey(pod, names.CONTAINER, str(self.connection.get("python") or ""))
         with self._lock:
             if facts:
                 self._up.pop(life, None)

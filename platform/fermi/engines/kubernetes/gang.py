@@ -64,7 +64,7 @@ class Gang:
             if kind == "Pod":
                 self.gone[names.get_node_rank(obj)] = obj
 
-    def of(self, kind: str) -> list[Object]:
+    def list_objects(self, kind: str) -> list[Object]:
         """Return the objects of a kind."""
         if kind in ("ConfigMap", "JobSet"):
             one = self.root if kind == "ConfigMap" else self.jobset
@@ -74,12 +74,14 @@ class Gang:
     def find(self, kind: str, name: str) -> Object | None:
         """Return an object by kind and name; None where there is none."""
         if kind in ("ConfigMap", "JobSet"):
-            return next((obj for obj in self.of(kind) if obj["metadata"]["name"] == name), None)
+            return next((obj for obj in self.list_objects(kind) if obj["metadata"]["name"] == name), None)
         return self._table(kind).get(name)
 
     def uids(self) -> list[str]:
         """Return the uids of its jobs, pods and workloads."""
-        return [obj["metadata"]["uid"] for kind in ("Job", "Pod", "JobSet", "Workload") for obj in self.of(kind)]
+        return [
+            obj["metadata"]["uid"] for kind in ("Job", "Pod", "JobSet", "Workload") for obj in self.list_objects(kind)
+        ]
 
     def is_empty(self) -> bool:
         """Return whether it has no objects."""
@@ -132,7 +134,7 @@ class Gang:
 
     def list_unfinished(self) -> list[Object]:
         """Return jobs that run, or may start."""
-        return [job for job in [*self.jobs.values(), *self.of("JobSet")] if not has_finished(job)]
+        return [job for job in [*self.jobs.values(), *self.list_objects("JobSet")] if not has_finished(job)]
 
     def alive(self) -> list[Object]:
         """Return pods that have not ended."""

@@ -44,7 +44,7 @@ class NodeInPod:
     brings: bool = False
 
     @property
-    def place(self) -> str:
+    def container_name(self) -> str:
         """Name of its container within the cluster."""
         return f"{self.namespace}/{self.pod}/{self.container}"
 
@@ -134,10 +134,10 @@ class PodEnvironments:
         if namespace not in self._client.namespaces:
             raise BackendError("INSIDE_OTHER_NAMESPACE", permanent=True, environment=pod, found=namespace)
 
-    def forget(self, node: NodeInPod, attempt: str) -> None:
+    def delete_attempt(self, node: NodeInPod, attempt: str) -> None:
         """Remove what is kept there of an attempt that has ended. Raise BackendError."""
         with self.enter(node.namespace, node.pod, node.container, node.python) as session:
-            session.ask("forget", of=attempt)
+            session.request("forget", of=attempt)
 
     def build_follow_target(self, gang: Gang, node: NodeInPod) -> tuple[EnvironmentEntry, NodeInEnvironment]:
         """Return what `inside.followers` needs to follow a node."""
@@ -148,7 +148,7 @@ class PodEnvironments:
         place = NodeInEnvironment(
             gang.name, node.node_rank, node.first, node.processes, fate, get_stop_request(gang), brings
         )
-        return EnvironmentEntry(node.place, enter), place
+        return EnvironmentEntry(node.container_name, enter), place
 
     def find_end(self, node: NodeInPod, begun: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return what became of the container in which the node was started; None: it runs, as far as the API server

@@ -60,7 +60,7 @@ class LogSink(NodeFiles):
         self._ends: dict[int, int] = {}
         self._saved = time.monotonic()
 
-    def take(self, lines: Iterable[bytes]) -> None:
+    def write_lines(self, lines: Iterable[bytes]) -> None:
         """Write lines as the API sends them: `2026-11-21T08:00:00.123456789Z text`."""
         pending: dict[int, list[bytes | int]] = {}
         said = False
@@ -135,7 +135,7 @@ class PodEvents:
     def __init__(self, pod: Object) -> None:
         self.news, self._version = threading.Event(), pod["metadata"]["resourceVersion"]
 
-    def of(self, pod: Object) -> None:
+    def update(self, pod: Object) -> None:
         """Set the event where the pod is another version."""
         if pod["metadata"]["resourceVersion"] != self._version:
             self._version = pod["metadata"]["resourceVersion"]
@@ -175,7 +175,7 @@ class LogFollowers:
         with self._lock:
             stopped = self._stopped
             if uid in self._active:
-                self._active[uid].of(pod)
+                self._active[uid].update(pod)
                 return
             if files.report(node_rank).get("drained"):
                 return
@@ -245,7 +245,7 @@ class LogFollowers:
             stream.close()
         try:
             for lines in stream.batches():
-                sink.take(lines)
+                sink.write_lines(lines)
         except BackendError:
             if not stopped.is_set():
                 raise

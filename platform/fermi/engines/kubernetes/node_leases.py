@@ -59,7 +59,7 @@ class NodeLeases:
             self._stopped.set()
             self._pid, self._silent = 0, frozenset()
 
-    def look(self, moment: float) -> None:
+    def read_leases(self, moment: float) -> None:
         """Read all leases. `moment`: monotonic seconds. Raise BackendError."""
         if moment - self._looked_at > MAX_GAP_SECONDS:
             self._seen = {}
@@ -80,7 +80,7 @@ class NodeLeases:
         while not stopped.is_set():
             pause = POLL_SECONDS
             try:
-                self.look(time.monotonic())
+                self.read_leases(time.monotonic())
             except BackendError as error:
                 self._silent = frozenset()
                 if isinstance(error, KubernetesApiError) and error.status == 403 and error.permanent:

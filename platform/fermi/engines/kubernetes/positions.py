@@ -28,7 +28,7 @@ class QueuePositions:
         self._known: dict[str, tuple[float, dict[str, int]]] = {}  # LocalQueue -> (valid until, positions)
         self._version = ""
 
-    def of(self, queue: str, workloads: Iterable[str]) -> int | None:
+    def find_position(self, queue: str, workloads: Iterable[str]) -> int | None:
         """Return the best position of these workloads; None: not known. Never raises: an unknown position must not
         prevent an observation."""
         until, found = self._known.get(queue, (0.0, {}))

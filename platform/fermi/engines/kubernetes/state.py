@@ -133,7 +133,7 @@ def _build_rank_status(
         entry.get("pid"),
         exit_code,
         entry.get("ended_at") or (end.ended_at or None if end else None),
-        bool(entry.get("asked") or (end and end.asked)),
+        bool(entry.get("asked") or (end and end.stop_requested)),
         entry.get("still_since") if state == "running" else None,
         entry.get("error"),
         entry.get("stalled") if state == "running" else None,

@@ -43,7 +43,7 @@ class EnvironmentSurveys:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="survey")
 
-    def of(self, pod: Object, container: str, python: str = "") -> SurveyFacts | None:
+    def find_survey(self, pod: Object, container: str, python: str = "") -> SurveyFacts | None:
         """Return what is known of a container; None where it has not been surveyed yet, which is started."""
         uid = pod["metadata"]["uid"]
         if why := explain_not_running(pod, container):
@@ -68,13 +68,13 @@ class EnvironmentSurveys:
             return bool(self._asked)
 
     @property
-    def due(self) -> bool:
+    def has_due(self) -> bool:
         """Whether one is to be surveyed again."""
         with self._lock:
             now = time.monotonic()
             return any(until <= now and life not in self._asked for life, (until, _facts) in self._known.items())
 
-    def keep(self, lives: set[str]) -> None:
+    def drop_other_pods(self, lives: set[str]) -> None:
         """Remove results of other pods than these, by uid."""
         with self._lock:
             self._forget(lambda life: life[0] not in lives)
@@ -108,7 +108,7 @@ class EnvironmentSurveys:
         """Return whether a reason why not may pass by itself, and what was found."""
         try:
             with self._environments.enter(*where, python) as session:
-                return True, _parse_facts(session.ask("survey", parts=["interpreters", "container"]))
+                return True, _parse_facts(session.request("survey", parts=["interpreters", "container"]))
         except KubernetesApiError as refused:
             code = "INSIDE_FORBIDDEN" if refused.status == 403 and refused.permanent else "INSIDE_SILENT"
             return True, _build_refusal(code, {"why": refused.message})

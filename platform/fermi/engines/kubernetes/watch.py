@@ -139,7 +139,7 @@ class ObjectCache:
         changed = {self.put(kind, obj) for obj in objects}
         if kind != "Event":
             with self._lock:
-                gone = [obj for gang in self._gangs.values() for obj in gang.of(kind)
+                gone = [obj for gang in self._gangs.values() for obj in gang.list_objects(kind)
                         if obj["metadata"]["uid"] not in listed]  # fmt: skip
             changed |= {self.drop(kind, obj) for obj in gone}
         self._tidy()

@@ -46,7 +46,7 @@ def notices(connection: Mapping[str, Any]) -> list[CheckResult]:
     """Return what keeps ranks from the platform's own files, and why it is not more."""
     found = LocalBackend({**connection, "warm": False}).isolation
     level = CheckLevel.PASS if found.protects else CheckLevel.WARN
-    return [CheckResult(level, code, params) for code, params in found.said()]
+    return [CheckResult(level, code, params) for code, params in found.list_messages()]
 
 
 def check_isolation(connection: Mapping[str, Any]) -> list[CheckResult]:

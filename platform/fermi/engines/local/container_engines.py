@@ -67,7 +67,7 @@ class ContainerEngine:
         """Name and version, for texts."""
         return f"{self.name} {self.version}"
 
-    def ask(self, *words: str, seconds: float = TIMEOUT_SECONDS) -> CommandResult:
+    def run_command(self, *words: str, seconds: float = TIMEOUT_SECONDS) -> CommandResult:
         """Run a command of the engine and return its result. Raise BackendError where the engine does not answer within
         `seconds`."""
         try:
@@ -84,7 +84,9 @@ class ContainerEngine:
 
     def remove(self, name: str) -> None:
         """Remove a container at once, whatever it does. Raise BackendError where the engine does not answer."""
-        self.ask("rm", "--force", *(["--time=0"] if self.name == "podman" else []), name, seconds=RUN_TIMEOUT_SECONDS)
+        self.run_command(
+            "rm", "--force", *(["--time=0"] if self.name == "podman" else []), name, seconds=RUN_TIMEOUT_SECONDS
+        )
 
     def user(self) -> str:
         """Return the user of a container whose files the agent can read and remove: it writes to the disk as the agent
@@ -151,7 +153,9 @@ def _find_working_engine(folder: Path) -> ContainerEngine | None:
 
 def _query_engine(name: str, program: str) -> ContainerEngine | None:
     try:
-        done = ContainerEngine(name, program, "").ask("info", "--format", "{{json .}}", seconds=PROBE_TIMEOUT_SECONDS)
+        done = ContainerEngine(name, program, "").run_command(
+            "info", "--format", "{{json .}}", seconds=PROBE_TIMEOUT_SECONDS
+        )
         info = json.loads(done.out) if done.code == 0 else None
         if not isinstance(info, dict):
             return None
@@ -195,7 +199,7 @@ def _can_run(engine: ContainerEngine, folder: Path) -> bool:
     ]
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        done = engine.ask("run", "--rm", *words, seconds=PROBE_TIMEOUT_SECONDS)
+        done = engine.run_command("run", "--rm", *words, seconds=PROBE_TIMEOUT_SECONDS)
     except (BackendError, OSError):
         return False
     return done.code == NOT_FOUND_EXIT_CODE

@@ -1,6 +1,6 @@
 """Lives of containers, one for each run. The files of a run and the engine are the only memory:
 
-    no ended.json, no container      it has not started: `begin` pulls the image, then runs the container
+    no ended.json, no container      it has not started: `start` pulls the image, then runs the container
     its lock is held                 its environment daemon lives, and its status file has its state; no engine is asked
     its lock is free                 the engine reports the container's state, by its name
     ended.json                       it is over, and nothing is left of it: written once, when that was found
@@ -77,7 +77,7 @@ class ContainerRuns:
 
     # start
 
-    def begin(self, box: ContainerSpec, content: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+    def start(self, box: ContainerSpec, content: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
         """Start a thread that starts the container, and return at once. Raise BackendError where there is no engine."""
         engine = self.engine()
         if engine is None:
@@ -155,7 +155,7 @@ class ContainerRuns:
         _write_inside_files(box, content["keeper"], secrets)
         if _is_stopped(box):
             return
-        done = engine.ask(
+        done = engine.run_command(
             *containers.build_run_command(engine, box, wanted), seconds=container_engines.RUN_TIMEOUT_SECONDS
         )
         if done.code:
@@ -166,7 +166,7 @@ class ContainerRuns:
 
     # observe
 
-    def seen(self, box: ContainerSpec, content: Mapping[str, Any]) -> EnvironmentStatus:
+    def read_status(self, box: ContainerSpec, content: Mapping[str, Any]) -> EnvironmentStatus:
         """Return the status of a run. Where its container is over, write that down, once, and remove it."""
         if over := self._ended(box):
             return EnvironmentStatus(EnvironmentPhase.ENDED, False, over[0])
@@ -202,14 +202,14 @@ class ContainerRuns:
             return parse_cause(status.get("cause"))
         if state is None or not state.ours:
             return Cause("KEEPER_LOST", {})
-        done = engine.ask("logs", f"--tail={LOG_TAIL_LINES}", box.name)
+        done = engine.run_command("logs", f"--tail={LOG_TAIL_LINES}", box.name)
         printed = [line for line in (done.out + done.err).splitlines() if line.strip()]
         return containers.find_end_cause(state, content["container"], printed, has_started=bool(status))
 
     @staticmethod
     def _ask(engine: ContainerEngine, box: ContainerSpec) -> containers.ContainerState | None:
         """Return the container's state; None: there is no container of that name. Raise BackendError."""
-        done = engine.ask("container", "inspect", "--format", containers.INSPECT_FORMAT, box.name)
+        done = engine.run_command("container", "inspect", "--format", containers.INSPECT_FORMAT, box.name)
         if done.code:
             if "no such container" in done.err.lower():
                 return None
@@ -238,7 +238,7 @@ class ContainerRuns:
 
     # stop
 
-    def end(self, box: ContainerSpec, grace_seconds: float) -> None:
+    def request_end(self, box: ContainerSpec, grace_seconds: float) -> None:
         """Write a request to end, which the environment daemon reads. A container that is late is removed with all its
         processes. Raise OSError and BackendError."""
         box.folder.mkdir(parents=True, exist_ok=True)
@@ -254,7 +254,7 @@ class ContainerRuns:
         if engine := self.engine():
             ours = {containers.ENVIRONMENT_LABEL: environment, containers.DATA_LABEL: str(self.data_dir)}
             filters = [f"--filter=label={name}={value}" for name, value in ours.items()]
-            for one in engine.ask("ps", "--all", "--quiet", "--no-trunc", *filters).out.split():
+            for one in engine.run_command("ps", "--all", "--quiet", "--no-trunc", *filters).out.split():
                 engine.remove(one)
         for known in (self._over, self._beginnings):
             for name in [name for name in known if parse_run_name(name)[0] == environment]:

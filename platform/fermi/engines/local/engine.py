@@ -53,7 +53,7 @@ MAX_PARALLEL_QUERIES = 8
 class LocalBackend(Backend):
     """Backend on this machine: one node runner per node."""
 
-    here = True
+    is_local = True
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.named = Path(connection["data_dir"]).absolute()
@@ -90,10 +90,12 @@ class LocalBackend(Backend):
             found += self._script_problems(job)
         return found + (self._python_problems(job) if job.python else [])
 
-    def ways(self, job: JobSpec) -> Mapping[str, RunLocations]:
+    def find_run_locations(self, job: JobSpec) -> Mapping[str, RunLocations]:
         return inside.find_run_locations(self.data_dir, job)
 
-    def lacks(self, node: Node, distributions: Sequence[str], job: JobSpec | None = None) -> list[str] | None:
+    def find_missing_packages(
+        self, node: Node, distributions: Sequence[str], job: JobSpec | None = None
+    ) -> list[str] | None:
         if job and job.python:
             chosen = self._chosen(job, node)
             there = chosen.packages
@@ -253,7 +255,7 @@ class LocalBackend(Backend):
         if absent := [spec for spec in specs if status.read_status(spec).state == "absent"]:
             self.launcher.launch(rendered.name, absent, launch.content["preload"], run_dir / "launch.log", secrets)
 
-    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
+    def get_rank_exec(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
         for node in (artifact.content for artifact in rendered.artifacts if artifact.kind == "node"):
             if order := rank_exec.build_order(node, rank):
                 spec = self._run_dir(handle.name) / f"node-{node['node_rank']}.json"
@@ -307,7 +309,7 @@ class LocalBackend(Backend):
     def stand_by(self, preload: Sequence[str]) -> None:
         self.launcher.stand_by(preload)
 
-    def forget(self, handle: Handle) -> None:
+    def delete_attempt(self, handle: Handle) -> None:
         shutil.rmtree(self._run_dir(handle.name), ignore_errors=True)
 
     def _run_dir(self, name: str) -> Path:
@@ -372,7 +374,7 @@ def stop_everything(data_dir: str | Path, grace_seconds: float = 10.0) -> list[s
     left. Environments start again when the platform does."""
     backend = LocalBackend({"data_dir": str(data_dir), "warm": False})
     running = list_running_attempts(data_dir)
-    handles = [Handle.of(name) for name in running]
+    handles = [Handle.from_name(name) for name in running]
     environments = environment_runs.list_living_runs(backend.data_dir)
     limit = time.monotonic() + grace_seconds
     while handles or environments:

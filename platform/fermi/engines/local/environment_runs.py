@@ -31,7 +31,7 @@ class EnvironmentDisk:
     folder: Path
 
     @classmethod
-    def of(cls, data_dir: Path, environment: str) -> EnvironmentDisk:
+    def from_environment(cls, data_dir: Path, environment: str) -> EnvironmentDisk:
         """Return the disk of an environment. Raise ValueError for an id that is no name of a folder."""
         if "/" in environment or environment in ("", ".", ".."):
             raise ValueError(environment)
@@ -122,11 +122,11 @@ class EnvironmentRun:
         """Whether the run was asked to end."""
         return (self.folder / "stop.json").exists()
 
-    def told(self) -> dict[str, Any]:
+    def read_daemon_status(self) -> dict[str, Any]:
         """Return the last status of its environment daemon; empty before it started."""
         return files.read_json(files.RunnerPaths(str(self.spec)).status) or {}
 
-    def look(self) -> status.NodeState:
+    def read_state(self) -> status.NodeState:
         """Return the state of its environment daemon."""
         return status.read_status(self.spec)
 
@@ -135,18 +135,18 @@ class EnvironmentRun:
         live."""
         return children.list_marked_processes(str(self.folder))
 
-    def end(self, grace_seconds: float) -> None:
+    def request_end(self, grace_seconds: float) -> None:
         """Ask for the end without waiting; to be called until nothing is left. Raise OSError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         there = self.spec.exists()
         terminate.end_runners(self.folder, [self.spec] if there else [], grace_seconds)
-        if there and self.look().state == "lost":
+        if there and self.read_state().state == "lost":
             self.clear()
             self._close()
 
     def rest(self, *, kill: bool) -> None:
         """Ask its processes to end, and forbid nothing: it starts again when it is dialled, or counts as lost."""
-        if (runner := self.told().get("runner")) and processes.send_signal(
+        if (runner := self.read_daemon_status().get("runner")) and processes.send_signal(
             runner, signal.SIGKILL if kill else signal.SIGTERM
         ):
             return
@@ -163,9 +163,9 @@ class EnvironmentRun:
         if lock is None:
             return
         try:
-            if self.look().state == "lost" and not self.strays():
+            if self.read_state().state == "lost" and not self.strays():
                 files.write_json_atomically(
-                    files.RunnerPaths(str(self.spec)).status, {**self.told(), "state": "exited"}, 0o600
+                    files.RunnerPaths(str(self.spec)).status, {**self.read_daemon_status(), "state": "exited"}, 0o600
                 )
         finally:
             os.close(lock)
@@ -180,11 +180,11 @@ def iterate_disks(data_dir: Path) -> Iterator[EnvironmentDisk]:
 
 def list_living_runs(data_dir: Path) -> list[EnvironmentRun]:
     """Return the runs of which processes live."""
-    return [run for disk in iterate_disks(data_dir) for run in disk.runs() if run.look().left or _has_strays(run)]
+    return [run for disk in iterate_disks(data_dir) for run in disk.runs() if run.read_state().left or _has_strays(run)]
 
 
 def _has_strays(run: EnvironmentRun) -> bool:
-    return run.look().state == "lost" and bool(run.strays())
+    return run.read_state().state == "lost" and bool(run.strays())
 
 
 def find_workspace(data_dir: Path, job: JobSpec) -> Path | None:
@@ -197,7 +197,7 @@ def find_workspace(data_dir: Path, job: JobSpec) -> Path | None:
     others = [node.id for node in job.nodes if node.id != job.master]
     for environment in (job.master, *others):
         try:
-            disk = EnvironmentDisk.of(data_dir, environment)
+            disk = EnvironmentDisk.from_environment(data_dir, environment)
             if disk.project and disk.project == job.project and disk.has_any_file(paths):
                 return disk.workspace
         except (OSError, ValueError):

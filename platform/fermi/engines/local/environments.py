@@ -154,8 +154,8 @@ class LocalEnvironmentBackend(EnvironmentBackend):
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.folder), why=error.strerror) from error
         if "container" in content:
-            self.containers.begin(self.containers.box(disk, run), content, secrets)
-        elif not content["lazy"] and run.look().state == "absent":
+            self.containers.start(self.containers.box(disk, run), content, secrets)
+        elif not content["lazy"] and run.read_state().state == "absent":
             self._begin(run, secrets)
 
     def _begin(self, run: EnvironmentRun, secrets: Mapping[str, str] = NO_SECRETS) -> None:
@@ -180,8 +180,8 @@ class LocalEnvironmentBackend(EnvironmentBackend):
         if spec is None:
             return EnvironmentStatus(EnvironmentPhase.ABSENT, left=False if run.is_stopped else None)
         if "container" in spec:
-            return self.containers.seen(self._box(run), spec)
-        seen, told = run.look(), run.told()
+            return self.containers.read_status(self._box(run), spec)
+        seen, told = run.read_state(), run.read_daemon_status()
         if seen.state == "exited":
             return EnvironmentStatus(EnvironmentPhase.ENDED, left=False, cause=parse_cause(told.get("cause")))
         may_begin = spec["lazy"] and not run.is_stopped
@@ -210,9 +210,9 @@ class LocalEnvironmentBackend(EnvironmentBackend):
         run = self._run(handle)
         try:
             if _has_container(run):
-                self.containers.end(self._box(run), grace_seconds)
+                self.containers.request_end(self._box(run), grace_seconds)
             else:
-                run.end(grace_seconds)
+                run.request_end(grace_seconds)
         except OSError as error:
             raise BackendError("DISK_UNUSABLE", path=error.filename or str(run.folder), why=error.strerror) from error
 
@@ -222,7 +222,7 @@ class LocalEnvironmentBackend(EnvironmentBackend):
         if any(self._observe(run).left is not False for run in boxed):
             return False
         for run in disk.runs():
-            if run not in boxed and ((seen := run.look()).left or (seen.state == "lost" and run.strays())):
+            if run not in boxed and ((seen := run.read_state()).left or (seen.state == "lost" and run.strays())):
                 return False
         if boxed:
             self.containers.remove_all(environment)
@@ -250,7 +250,7 @@ class LocalEnvironmentBackend(EnvironmentBackend):
             if stream := self.containers.connect_envd(boxed) if boxed else _connect_envd(run):
                 return stream
             if not begun and spec["lazy"] and not run.is_stopped:
-                if run.look().state == "lost":
+                if run.read_state().state == "lost":
                     run.clear()
                 self._begin(run)
                 begun = True
@@ -268,7 +268,7 @@ class LocalEnvironmentBackend(EnvironmentBackend):
         return self.data_dir / "tools"
 
     def _disk(self, environment: str) -> EnvironmentDisk:
-        return EnvironmentDisk.of(self.data_dir, environment)
+        return EnvironmentDisk.from_environment(self.data_dir, environment)
 
     def _run(self, handle: EnvironmentHandle) -> EnvironmentRun:
         return self._disk(handle.environment).run(handle.run)

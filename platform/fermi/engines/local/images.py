@@ -31,7 +31,7 @@ def has_image(engine: ContainerEngine, image: str) -> bool:
     """Return whether the image is on this host. Raise BackendError."""
     if not _NAME.fullmatch(image):  # one that begins with a dash would be an option
         raise BackendError("IMAGE_NOT_FOUND", permanent=True, image=image, evidence="–")
-    return engine.ask("image", "inspect", "--format", "{{.Id}}", image).code == 0
+    return engine.run_command("image", "inspect", "--format", "{{.Id}}", image).code == 0
 
 
 def pull_image(

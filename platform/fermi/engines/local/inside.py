@@ -27,7 +27,7 @@ MAX_FOLDERS, MAX_PACKAGES = 20, 20_000
 def find_disk(data_dir: Path, node: Node) -> EnvironmentDisk | None:
     """Return the disk of a node's environment; None where the platform keeps no such environment here."""
     try:
-        disk = EnvironmentDisk.of(data_dir, node.id)
+        disk = EnvironmentDisk.from_environment(data_dir, node.id)
         return disk if disk.project else None
     except (OSError, ValueError):
         return None

@@ -109,7 +109,7 @@ class Launcher:
             self._standing_by = None
 
     def _leave(self, template: _ForkServer) -> None:
-        template.end()
+        template.finish()
         self._leaving = [one for one in (*self._leaving, template) if one.is_running()]
 
 
@@ -160,7 +160,7 @@ class _ForkServer:
         """Return whether the process lives."""
         return self._process.poll() is None
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """Let the process carry out its orders and then end; one without orders is killed at once."""
         if not self._given:
             self._process.kill()

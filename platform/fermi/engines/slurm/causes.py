@@ -77,7 +77,7 @@ def find_waiting_cause(job: SlurmJob, queue: PendingQueue, now: float) -> Cause:
     if any(reason in told for reason in LIMIT_REASONS):
         return Cause("JOB_IMPOSSIBLE", params)
     begins = {"begins": math.floor(job.start / 60) * 60} if job.start > now + 60 else {}
-    place = queue.place(job)
+    place = queue.find_position(job)
     position = {} if place is None else {"position": place}
     return Cause("QUEUE_WAITING", {"job": job.leader, "evidence": why, **position, **begins})
 

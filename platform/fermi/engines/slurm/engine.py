@@ -111,7 +111,7 @@ class SlurmBackend(Backend):
             return []
         return [Problem("entrypoint.script", "SLURM_PATH_NOT_GIVEN", {"path": path})]
 
-    def ways(self, job: JobSpec) -> Mapping[str, RunLocations]:
+    def find_run_locations(self, job: JobSpec) -> Mapping[str, RunLocations]:
         return run_location.find_run_locations(job, self.connection, self._enters, self._machines)
 
     def _machines(self) -> Mapping[str, SlurmMachine]:
@@ -152,7 +152,7 @@ class SlurmBackend(Backend):
                 run.write_places(places, inside.find_address(places[0], self.driver) if 0 in places else "")
             if _has_job(order) and not run.submitted():
                 known = [job.leader for job in self._jobs().get(rendered.name, ())]
-                run.remember(min(known) if known else self.driver.submit(self._submission(rendered)))
+                run.write_job_id(min(known) if known else self.driver.submit(self._submission(rendered)))
             self._begin_inside(run, rendered.name, order)
         if run.is_stopped():
             run.delete_secrets()
@@ -161,7 +161,7 @@ class SlurmBackend(Backend):
     def _places(self, order: Mapping[str, Any]) -> dict[int, StepLocation]:
         """Return where nodes inside are to start. Raise BackendError where an environment does not run."""
         found = inside.Allocations(self.data_dir, self.mount, self.driver)
-        return {int(rank): found.place(known) for rank, known in order.get("inside", {}).items()}
+        return {int(rank): found.locate_node(known) for rank, known in order.get("inside", {}).items()}
 
     def _begin_inside(self, run: RunDir, name: str, order: Mapping[str, Any]) -> None:
         places, known = run.places(), order.get("inside", {})
@@ -178,7 +178,7 @@ class SlurmBackend(Backend):
     def observe(self, handles: Iterable[Handle]) -> dict[str, Observation]:
         """Return the observations, with one listing for all; those that it lacks are queried again by id. A few are
         only queried by id: the listing has the jobs of all users, and may be long."""
-        seen = {handle: self._run(handle.name).look() for handle in handles}
+        seen = {handle: self._run(handle.name).read_contents() for handle in handles}
         own = {handle: look for handle, look in seen.items() if state.has_own_job(look)}
         few = len(own) <= self.driver.max_single_queries and all(look.submitted for look in own.values())
         listed = {} if few or not own else self._jobs()
@@ -203,7 +203,7 @@ class SlurmBackend(Backend):
         if not looks:
             return {}
         steps = components.group_steps(self._commands.steps())
-        statuses = {handle: self._run(handle.name).look().statuses for handle in looks}
+        statuses = {handle: self._run(handle.name).read_contents().statuses for handle in looks}
         numbers = {place.job for look in looks.values() for place in look.places.values()}
         if len(numbers) <= self.driver.max_single_queries:
             jobs = {job.id: job for number in sorted(numbers) for job in self.driver.job(number)}
@@ -230,7 +230,7 @@ class SlurmBackend(Backend):
         run = self._run(handle.name)
         stop = run.stop(grace_seconds, still_seconds)
         run.delete_secrets()
-        overdue, look = time.time() > stop["kill_at"] + OVERDUE_SECONDS, run.look()
+        overdue, look = time.time() > stop["kill_at"] + OVERDUE_SECONDS, run.read_contents()
         if state.has_own_job(look):
             jobs = self._jobs().get(handle.name, ())
             self._cancel(job for job in jobs if overdue or job.state not in causes.RUNNING_STATES)
@@ -253,7 +253,7 @@ class SlurmBackend(Backend):
     def telemetry(self, handle: Handle, after: float) -> Sequence[Sample]:
         return telemetry_reports.read_samples(self._run(handle.name).path, after)
 
-    def beside(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
+    def get_rank_exec(self, rendered: Rendered, handle: Handle, rank: int) -> RankExec:
         connection = {**self.connection, "data_dir": str(self.data_dir)}
         return rank_exec.find_rank_exec(connection, self._run(handle.name), rendered, handle, rank)
 
@@ -263,12 +263,14 @@ class SlurmBackend(Backend):
         if not allocations.is_environment(node):
             raise BackendError("INSIDE_NOT_HERE", permanent=True, environment=node.name)
         if allocations.ALLOCATION_KEY in node.engine:
-            made = inside.ManagedRun.of(self.data_dir, node.id)
+            made = inside.ManagedRun.find_run(self.data_dir, node.id)
             if made is None:
                 raise BackendError("INSIDE_NOT_RUNNING", environment=node.name)
             hosting = SlurmEnvironmentBackend({**self.connection, "data_dir": str(self.data_dir)})
             return managed_environment.enter_environment(hosting.dial(EnvironmentHandle(node.id, made.number)))
-        place = inside.Allocations(self.data_dir, self.mount, self.driver).place(allocations.build_order(node, "", ()))
+        place = inside.Allocations(self.data_dir, self.mount, self.driver).locate_node(
+            allocations.build_order(node, "", ())
+        )
         shell = ["bash", *(["-l"] if needs_login(self.connection) else [])]
         python = allocations.get_interpreter(node) or str(self.connection.get("python") or "")
         return inside.enter_allocation(
@@ -281,7 +283,7 @@ class SlurmBackend(Backend):
         head = job.head
         return str(head.engine.get("node") or (head.host if allocations.is_environment(head) else ""))
 
-    def forget(self, handle: Handle) -> None:
+    def delete_attempt(self, handle: Handle) -> None:
         self._cancel(self._jobs().get(handle.name, ()))
         if self._enters():
             self._cancel_steps(handle.name)
@@ -314,7 +316,7 @@ class SlurmBackend(Backend):
         left = {name for name, jobs in _group_by_attempt(listed).items() if not all(map(state.has_job_ended, jobs))}
         if self._enters() and any(_is_offered(job) for job in listed):
             left |= components.group_steps(self._commands.steps()).keys()
-        return [Handle.of(name) for name in sorted(left - set(live))]
+        return [Handle.from_name(name) for name in sorted(left - set(live))]
 
     def _enters(self) -> bool:
         """Return whether steps can be started and listed from here."""

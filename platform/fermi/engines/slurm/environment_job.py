@@ -115,13 +115,13 @@ def _render_script(
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Content of a run's folder, read before Slurm is asked. `told`: status of its environment daemon; empty before it
-    started."""
+    """Content of a run's folder, read before Slurm is asked. `daemon_status`: status of its environment daemon; empty
+    before it started."""
 
-    there: bool = False
+    exists: bool = False
     submitted: int = 0
     begun: int = 0
-    told: Mapping[str, Any] = field(default_factory=dict)
+    daemon_status: Mapping[str, Any] = field(default_factory=dict)
     stop: Mapping[str, Any] | None = None
     tail: str = ""
 
@@ -138,7 +138,7 @@ def build_status(
         return _describe_ended_job(
             files, next((job for job in jobs if job.id == files.begun), max(jobs, key=lambda job: job.id)), now
         )
-    if files.there and (files.submitted or files.begun):
+    if files.exists and (files.submitted or files.begun):
         return _describe_forgotten_job(files, now)
     return EnvironmentStatus(EnvironmentPhase.ABSENT, left=False if files.stop is not None else None)
 
@@ -151,7 +151,7 @@ def _describe_live_job(files: RunFiles, job: SlurmJob, now: float, queue: Pendin
         return EnvironmentStatus(EnvironmentPhase.STARTING, left=True, waiting=waiting)
     if not job.state:
         return EnvironmentStatus(EnvironmentPhase.UNKNOWN, left=True)
-    state = files.told.get("state")
+    state = files.daemon_status.get("state")
     if state == "exited":
         if _is_signalled(files):  # by whom, Slurm reports in a moment
             return EnvironmentStatus(EnvironmentPhase.UNKNOWN, left=True)
@@ -167,7 +167,7 @@ def _describe_live_job(files: RunFiles, job: SlurmJob, now: float, queue: Pendin
 
 def _describe_ended_job(files: RunFiles, job: SlurmJob, now: float) -> EnvironmentStatus:
     ended = causes.find_end_cause(job)
-    if ended is None and files.stop is None and files.told.get("state") != "exited":
+    if ended is None and files.stop is None and files.daemon_status.get("state") != "exited":
         if now - job.end < SETTLE_SECONDS:
             return EnvironmentStatus(EnvironmentPhase.UNKNOWN, left=True)
         why = files.tail or f"exit code {job.exit_code}"

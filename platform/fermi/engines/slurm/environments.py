@@ -99,7 +99,7 @@ class SlurmEnvironmentBackend(EnvironmentBackend):
             known = [job.id for job in self._jobs()[0].get(rendered.name, ())]
             if secrets and not known:
                 run.write_secrets(secrets, 0o600)
-            run.remember(min(known) if known else self.driver.submit(self._submission(content)))
+            run.write_job_id(min(known) if known else self.driver.submit(self._submission(content)))
         if run.is_stopped():
             run.delete_secrets()
             self._cancel(rendered.name)

@@ -56,7 +56,7 @@ class ManagedRun:
         return COMMENT_PREFIX + build_run_name(self.environment, self.number)
 
     @classmethod
-    def of(cls, data_dir: Path, environment: str) -> Self | None:
+    def find_run(cls, data_dir: Path, environment: str) -> Self | None:
         """Return the run; None: it does not run."""
         if "/" in environment or environment in ("", ".", ".."):
             raise ValueError(environment)
@@ -94,10 +94,10 @@ class Allocations:
     folder: str
     driver: SlurmDriver
 
-    def place(self, order: Mapping[str, Any]) -> StepLocation:
+    def locate_node(self, order: Mapping[str, Any]) -> StepLocation:
         """Return where a node is to start; `order`: see `allocations.build_order`. Raise BackendError."""
         about = {"environment": order["environment"]}
-        made = ManagedRun.of(self.data_dir, order["made"]) if "made" in order else None
+        made = ManagedRun.find_run(self.data_dir, order["made"]) if "made" in order else None
         job = self._job(made.job if made else int(order.get("job", 0)), made.comment if made else "")
         host = str(order.get("host") or job.nodes) if job else ""
         if job is None or not _HOST.fullmatch(host):
@@ -169,7 +169,7 @@ def start_node(
     elif late:
         process.terminate()
     if not ready and not run.has_begun(node_rank) and not run.is_stopped():
-        raise _build_step_error(complaints.said(), order, late)
+        raise _build_step_error(complaints.read_text(), order, late)
 
 
 def enter_allocation(
@@ -197,7 +197,7 @@ def enter_allocation(
         return InsideSession(stream).greet()
     except InsideError as error:
         process.terminate()
-        said = complaints.said()
+        said = complaints.read_text()
         if error.code == "INSIDE_SILENT" and said:
             raise _build_step_error(said, {"environment": name}, True) from error
         error.params.setdefault("environment", name)

@@ -20,7 +20,7 @@ class PendingQueue:
                     line = self._by_partition.setdefault(name, {})
                     line[job.leader] = max(line.get(job.leader, 0), job.priority)
 
-    def place(self, job: SlurmJob) -> int | None:
+    def find_position(self, job: SlurmJob) -> int | None:
         """Return a job's position from 1, in the partition where it is furthest ahead; None: not known."""
         found = [line for name in _list_partitions(job) if job.leader in (line := self._by_partition.get(name, {}))]
         return min((_count_before(line, job.leader) + 1 for line in found), default=None)

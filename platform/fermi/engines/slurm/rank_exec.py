@@ -30,7 +30,7 @@ def find_rank_exec(
     """Return how commands are started beside a rank. Raise BackendError."""
     content = {artifact.name: artifact.content for artifact in rendered.artifacts}
     node = next((one for one in content.values() if rank in _list_ranks(one)), None)
-    seen, number = run.look(), node["node_rank"] if node else -1
+    seen, number = run.read_contents(), node["node_rank"] if node else -1
     status = runner_reports.read_report(run.path / f"node-{number}.status.json") or {}
     host = str(status.get("host") or "")
     if node is None or not _is_running(seen, number, rank) or not _HOST.fullmatch(host):
@@ -56,7 +56,7 @@ def find_rank_exec(
 
     def dial_inside() -> socket.socket:
         """The allocation goes on without the rank."""
-        if not _is_running(run.look(), number, rank):
+        if not _is_running(run.read_contents(), number, rank):
             raise build_rank_not_running_error(handle, rank)
         return dial()
 

@@ -129,7 +129,7 @@ class RunDir:
         job = (runner_reports.read_report(self.path / "submitted.json") or {}).get("job", 0)
         return int(job) if runner_reports.build_int_check(0, 1 << 40)(job) else 0
 
-    def remember(self, job_id: int) -> None:
+    def write_job_id(self, job_id: int) -> None:
         """Write the job's id."""
         write_json_atomically(str(self.path / "submitted.json"), {"job": job_id})
 
@@ -151,7 +151,7 @@ class RunDir:
         """Return whether a node inside has started."""
         return os.path.lexists(self.path / f"node-{node_rank}.begun")
 
-    def look(self) -> RunDirContents:
+    def read_contents(self) -> RunDirContents:
         """Return the content of the folder. To be called before Slurm is asked: what is missing in both is then really
         missing."""
         order, stop = runner_reports.read_report(self.path / "order.json"), self._stop()

@@ -17,7 +17,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         known = Cluster.objects.filter(backend__in=plugins.BACKENDS)
-        here = [cluster for cluster in known if get_backend(cluster).here]
+        here = [cluster for cluster in known if get_backend(cluster).is_local]
         tasks = Task.objects.filter(state__in=ACTIVE_STATES, stop_requested_at=None, cluster__in=here)
         for task_id in list(tasks.values_list("pk", flat=True)):
             stop_task(User.objects.filter(is_superuser=True).earliest("pk"), task_id)

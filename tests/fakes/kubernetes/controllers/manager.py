@@ -67,7 +67,7 @@ class Manager:
             self.paused = on
             self.store.changed.notify_all()
 
-    def look(self, controller: Controller, key: Hashable) -> None:
+    def reconcile(self, controller: Controller, key: Hashable) -> None:
         with self.store.lock:
             self._dirty[controller, key] = None
             self.store.changed.notify_all()

@@ -132,7 +132,7 @@ class Container:
 
 
 class Scripted(Container):
-    def begin(self, script: Sleeps | Exits) -> None:
+    def start(self, script: Sleeps | Exits) -> None:
         self._script = script
         for line in script.lines:
             self.log.write(line.encode())
@@ -172,7 +172,7 @@ def has_namespaces(kind: Namespaces) -> bool:
     with tempfile.TemporaryDirectory() as scratch:
         one = Process("probe", lambda *_: None)
         files = rootfs(Path(scratch) / "root", [], "probe", kind)
-        one.begin(["true"], base(HOME, "probe"), "/", rootfs=files)
+        one.start(["true"], base(HOME, "probe"), "/", rootfs=files)
         return one.wait() == 0
 
 
@@ -193,7 +193,7 @@ def rootfs(
 
 
 class Process(Container):
-    def begin(
+    def start(
         self, command: list[str], env: Mapping[str, str], cwd: str, *, python: str = "",
         user: Mapping[str, Any] | None = None, rootfs: Mapping[str, Any] | None = None,
     ) -> None:  # fmt: skip
@@ -224,7 +224,7 @@ class Process(Container):
         one = Execution()
         try:
             with self._lock:
-                one.begin(self._control, {"command": list(command), "env": dict(env), "cwd": cwd})
+                one.start(self._control, {"command": list(command), "env": dict(env), "cwd": cwd})
         except OSError:
             one.close()
             raise
@@ -263,7 +263,7 @@ class Execution:
         self._said = self._answers.makefile("rb")
         self._process: int | None = None
 
-    def begin(self, control: socket.socket, request: Mapping[str, Any]) -> None:
+    def start(self, control: socket.socket, request: Mapping[str, Any]) -> None:
         """Raises OSError as execve(2) does, and ProcessLookupError when the container has ended."""
         try:
             _send(control, request, self._theirs)

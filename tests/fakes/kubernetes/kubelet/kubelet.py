@@ -82,7 +82,7 @@ class Run:
     backing_off: set[str] = field(default_factory=set)
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         ends = self.started or bool(self.evicted)
         return self.rejected is not None or (ends and all(one.code is not None for one in self.containers))
 
@@ -239,7 +239,7 @@ class Kubelets:
         pod = self.store.get(PODS, meta["namespace"], meta["name"])
         same = pod is not None and pod["metadata"]["uid"] == meta["uid"]
         there = run.given is not None and run.pod["spec"]["nodeName"] == node["metadata"]["name"]
-        return there and same and not run.over
+        return there and same and not run.is_over
 
     def _start(self, run: Run) -> float | None:
         if run.given is None and not self._admit(run):
@@ -300,7 +300,7 @@ class Kubelets:
     def _begin_scripted(self, run: Run, spec: dict[str, Any], script: Any) -> None:
         container = Scripted(spec["name"], lambda *_: self._ended(run))
         self._keep(run, container)
-        container.begin(script)
+        container.start(script)
 
     def _begin_process(self, run: Run, spec: dict[str, Any]) -> None:
         """Each container has a termination log of its own."""
@@ -313,7 +313,7 @@ class Kubelets:
         run.inside[spec["name"]] = inside
         command = inside.view.command(spec, dict(inside.env))
         user = _user(run.pod, spec) if self.as_users else {}
-        process.begin(command, inside.env, inside.cwd, python=self.as_users, user=user, rootfs=own)
+        process.start(command, inside.env, inside.cwd, python=self.as_users, user=user, rootfs=own)
 
     def _ground(self, run: Run, spec: dict[str, Any], life: str) -> tuple[Inside, dict[str, Any] | None]:
         """What the container's processes are begun with, and which namespaces and files it has of its own."""
@@ -401,7 +401,7 @@ class Kubelets:
     def _finish_deletion(self, run: Run) -> None:
         pod = self.store.get(PODS, run.pod["metadata"]["namespace"], run.pod["metadata"]["name"])
         same = pod is not None and pod["metadata"]["uid"] == run.pod["metadata"]["uid"]
-        if not same or "deletionTimestamp" not in pod["metadata"] or not run.over:
+        if not same or "deletionTimestamp" not in pod["metadata"] or not run.is_over:
             return
         if pod["metadata"].get("deletionGracePeriodSeconds") == 0 and pod["metadata"].get("finalizers"):
             return

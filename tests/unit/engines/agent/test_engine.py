@@ -139,7 +139,7 @@ LOST = replace(RUNNING, status="lost", heard_at=99.0)
         ([NEVER], False, Phase.FAILED, False, "RUNNER_LOST"),
         ([NEVER], True, Phase.FAILED, False, None),
         (
-            [NEVER, replace(KILLED, asked=True)],
+            [NEVER, replace(KILLED, stop_requested=True)],
             False,
             Phase.FAILED,
             False,

@@ -45,23 +45,23 @@ class Lab:
         self._watching.start()
 
     def home(self, key: str) -> Path:
-        return environment_runs.EnvironmentDisk.of(self.data.parent / "host", key).home
+        return environment_runs.EnvironmentDisk.from_environment(self.data.parent / "host", key).home
 
     def rendered(self, *args: str, task: str = "task-x", attempt: int = 1) -> Rendered:
         nodes = tuple(Node(key, f"lab {key}", "127.0.0.1", image="training:1") for key in self.hosts.running)
         entry = Entrypoint("says.py", args)
         job = JobSpec(task, "pytorch-ddp", nodes, nodes[0].id, entrypoint=entry, attempt=attempt, project="nlp")
-        job, problems = run_location.choose_run_locations(job, self.backend.ways(job))
+        job, problems = run_location.choose_run_locations(job, self.backend.find_run_locations(job))
         assert problems == []
         assert all(node.inside for node in job.nodes)
         return self.backend.render(job, plugins.get_framework(job.framework).plan(job))
 
-    def seen(self, handle: Handle) -> Observation:
+    def observe(self, handle: Handle) -> Observation:
         return self.backend.observe([handle])[handle.name]
 
     def until(self, handle: Handle, phase: Phase) -> Observation:
         def reached() -> Observation | None:
-            seen = self.seen(handle)
+            seen = self.observe(handle)
             return seen if seen.phase is phase else None
 
         found: Observation = until(reached, what=f"it is {phase}")
@@ -70,7 +70,7 @@ class Lab:
     def cancel(self, handle: Handle, grace_seconds: float = 5.0) -> Observation:
         def gone() -> Observation | None:
             self.backend.cancel(handle, grace_seconds)
-            seen = self.seen(handle)
+            seen = self.observe(handle)
             return seen if seen.left is False else None
 
         found: Observation = until(gone, what="nothing of it is left")
@@ -80,7 +80,7 @@ class Lab:
         self._stop.set()
         self._watching.join()
         for run in environment_runs.list_living_runs(self.data.parent / "host"):
-            until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
+            until(lambda run=run: (run.request_end(0.0), not run.read_state().left and not run.strays())[1])
 
 
 @pytest.fixture
@@ -102,19 +102,19 @@ def test_ranks_run_in_their_environments_and_their_output_is_collected(lab: Lab)
     running = lab.until(FIRST, Phase.RUNNING)
     assert [(rank.rank, rank.node_rank, rank.state) for rank in running.ranks] == [(0, 0, "running"), (1, 1, "running")]
     until(lambda: all(lab.backend.logs(FIRST, rank, 0).data for rank in (0, 1)), what="both have said something")
-    beside = lab.backend.beside(rendered, FIRST, 1)
+    beside = lab.backend.get_rank_exec(rendered, FIRST, 1)
     assert beside.node_rank == 1
     beside.dial().close()
     for key in lab.hosts.running:
         (lab.home(key) / "over").touch()
     assert lab.until(FIRST, Phase.SUCCEEDED)
-    until(lambda: lab.seen(FIRST).left is False, what="all was told")
+    until(lambda: lab.observe(FIRST).left is False, what="all was told")
     said = [lab.backend.logs(FIRST, rank, 0).data.decode().split() for rank in (0, 1)]
     assert [words[:4] for words in said] == [["rank", str(rank), "of", "2"] for rank in (0, 1)]
     assert {words[4] for words in said} == {"hush"}
     assert "task-x-1" in lab.changed
     assert [handle.name for handle in lab.backend.orphans(())] == ["task-x-1"]
-    lab.backend.forget(FIRST)
+    lab.backend.delete_attempt(FIRST)
     assert lab.backend.orphans(()) == []
     assert not [name for name in os.listdir(lab.data / "inside") if name.startswith("task-x-1")]
 
@@ -134,7 +134,7 @@ def test_a_cancelled_attempt_ends_or_never_starts(lab: Lab) -> None:
     lab.backend.cancel(second, 5.0)
     dialled = len(lab.hosts.streams)
     lab.backend.submit(lab.rendered("wait", attempt=2))
-    seen = lab.seen(second)
+    seen = lab.observe(second)
     assert (seen.phase, seen.left, seen.ranks) == (Phase.ABSENT, False, ())
     assert len(lab.hosts.streams) == dialled, "no environment heard of it"
 
@@ -161,8 +161,8 @@ def test_a_lost_host_ends_the_attempt_and_is_asked_again_when_it_is_back(lab: La
     assert cause
     assert (cause.code, cause.params) == ("HOST_LOST", {"host": "gn1"})
     lab.backend.cancel(FIRST, 5.0)
-    assert lab.seen(FIRST).left is False, "what runs there is ended when the host is back"
-    lab.backend.forget(FIRST)
+    assert lab.observe(FIRST).left is False, "what runs there is ended when the host is back"
+    lab.backend.delete_attempt(FIRST)
     assert [handle.name for handle in lab.backend.orphans(())] == ["task-x-1"], "it is asked for again"
     lab.hosts.status = "online"
-    until(lambda: (lab.backend.forget(FIRST), not lab.backend.orphans(()))[1], what="nothing is kept of it")
+    until(lambda: (lab.backend.delete_attempt(FIRST), not lab.backend.orphans(()))[1], what="nothing is kept of it")

@@ -52,7 +52,7 @@ class Place(Inside):
 def place(tmp_path: Path) -> Iterator[Place]:
     made = Place(tmp_path)
     yield made
-    made.end()
+    made.end_container()
 
 
 def test_files_of_ranks_are_downloaded_with_their_times(place: Place) -> None:
@@ -192,9 +192,9 @@ def test_uploaded_files_are_verified(place: Place) -> None:
     with place.enter() as session:
         about = {"path": "checkpoints/task-x/a", "size": len(data), "mtime": 1}
         with pytest.raises(BackendError) as refused:
-            session.ask("receive", data, **about, at=0, sha256=hashlib.sha256(b"others").hexdigest())  # type: ignore[arg-type]
+            session.request("receive", data, **about, at=0, sha256=hashlib.sha256(b"others").hexdigest())  # type: ignore[arg-type]
         assert (refused.value.code, refused.value.permanent) == ("INSIDE_FILE_BROKEN", False)
-        assert session.ask("receive", **about) == {"id": 2, "ok": True, "have": 0}  # type: ignore[arg-type]
+        assert session.request("receive", **about) == {"id": 2, "ok": True, "have": 0}  # type: ignore[arg-type]
 
 
 class Asked:
@@ -226,7 +226,7 @@ def test_paths_in_a_hostile_listing_are_refused(tmp_path: Path) -> None:
     rows += [[], {}, "row", ["checkpoints/x"]]
     for said in (rows, "files", {"checkpoints/x": 1}, 5):
         one.process_list({"files": said, "final": True})
-        one.ask(asked)
+        one.request_files(asked)
         assert one.is_done
     assert asked.requests == {}
     assert sorted(os.listdir(tmp_path)) == ["logs"]
@@ -236,7 +236,7 @@ def test_unrequested_answers_write_nothing(tmp_path: Path) -> None:
     (tmp_path / "logs/task-x/1").mkdir(parents=True)
     one, asked = NodeDownload(tmp_path, ATTEMPT, 0, TransferLimits()), Asked()
     one.process_list({"files": [["checkpoints/x", 5, 1, False]], "final": True})
-    one.ask(asked)
+    one.request_files(asked)
     (request,) = asked.requests.values()
     assert request[1]["path"] == "checkpoints/x"
     good = hashlib.sha256(b"12345").hexdigest()
@@ -246,7 +246,7 @@ def test_unrequested_answers_write_nothing(tmp_path: Path) -> None:
     number = 1
     for data in (b"1234", b"123456", b"54321"):  # too little, too much, another
         one.answer(number, {"ok": True, "sha256": hashlib.sha256(data).hexdigest() if len(data) != 5 else good}, data)
-        one.ask(asked)
+        one.request_files(asked)
         number = len(asked.requests)
     assert one.is_done
     assert [said["code"] for said in one.record.left_out] == ["INSIDE_FILES_FAILED"]
@@ -261,7 +261,7 @@ def test_a_link_in_the_tasks_local_folder_is_not_followed(tmp_path: Path) -> Non
     (tmp_path / "checkpoints/task-x/step").symlink_to(tmp_path / "elsewhere")
     one, asked = NodeDownload(tmp_path, ATTEMPT, 0, TransferLimits()), Asked()
     one.process_list({"files": [["checkpoints/step/x", 5, 1, False]], "final": True})
-    one.ask(asked)
+    one.request_files(asked)
     one.answer(1, {"ok": True, "sha256": hashlib.sha256(b"12345").hexdigest()}, b"12345")
     assert os.listdir(tmp_path / "elsewhere") == []
     assert [said["code"] for said in one.record.left_out] == ["INSIDE_FILES_FAILED"]
@@ -276,7 +276,7 @@ def test_a_file_of_two_nodes_is_downloaded_once(tmp_path: Path) -> None:
         asked = Asked()
         one.process_list({"files": [*both, [f"checkpoints/step/{node}", 1, 1, False]], "final": True})
         while not one.is_done:
-            one.ask(asked)
+            one.request_files(asked)
             number = len(asked.requests)
             one.answer(number, {"ok": True, "sha256": hashlib.sha256(b"x").hexdigest()}, b"x")
         wanted.append({request[1]["path"] for request in asked.requests.values()})
@@ -292,7 +292,7 @@ def test_files_removed_by_ranks_are_removed_except_the_last_checkpoint(tmp_path:
     def take(found: Any) -> list[str]:
         one.process_list({"files": found, "final": True})
         while not one.is_done:
-            one.ask(asked)
+            one.request_files(asked)
             one.answer(len(asked.requests), {"ok": True, "sha256": hashlib.sha256(b"x").hexdigest()}, b"x")
         return sorted(os.listdir(tmp_path / "checkpoints/task-x"))
 
@@ -308,18 +308,18 @@ def test_a_file_that_changes_while_read_is_retried(place: Place) -> None:
     (place.data / "logs/task-x/1").mkdir(parents=True)
     one = NodeDownload(place.data, ATTEMPT, 0, TransferLimits())
     with place.enter() as session:
-        one.process_list({"files": session.ask("list", of=ATTEMPT)["rows"], "final": True})
+        one.process_list({"files": session.request("list", of=ATTEMPT)["rows"], "final": True})
         path.write_bytes(BIG[::-1])
-        one.ask(session.tell)
+        one.request_files(session.send)
         said, data = next(session.messages())
         assert said["code"] == "INSIDE_FILE_CHANGED"
         one.answer(said["id"], said, data)
         assert not one.is_done
-        one.process_list({"files": session.ask("list", of=ATTEMPT)["rows"], "final": True})
-        one.ask(session.tell)
+        one.process_list({"files": session.request("list", of=ATTEMPT)["rows"], "final": True})
+        one.request_files(session.send)
         for said, data in session.messages():
             one.answer(said["id"], said, data)
-            one.ask(session.tell)
+            one.request_files(session.send)
             if one.is_done:
                 break
     assert (place.data / "checkpoints/task-x/weights.pt").read_bytes() == BIG[::-1]

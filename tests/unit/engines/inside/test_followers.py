@@ -74,7 +74,7 @@ class Another:
 
     def __exit__(self, *_: object) -> None: ...
 
-    def tell(self, *_: object, **__: object) -> None: ...
+    def send(self, *_: object, **__: object) -> None: ...
 
     def greet_again(self) -> None: ...
 
@@ -121,9 +121,9 @@ def test_a_forgotten_attempt_holds_no_stream(tmp_path: Path) -> None:
     followers.ensure(environment, NodeInEnvironment("task-x-1", 0, 0, 2, lambda: None))
     try:
         assert heard.wait(60)
-        followers.keep(lambda name: name == "task-x-1")
+        followers.drop_unknown(lambda name: name == "task-x-1")
         assert not session.closed.is_set()
-        followers.keep(lambda name: name == "task-y-1")
+        followers.drop_unknown(lambda name: name == "task-y-1")
         assert session.closed.is_set()
         until(lambda: "inside-training/dev" not in {one.name for one in threading.enumerate()}, what="nobody listens")
     finally:

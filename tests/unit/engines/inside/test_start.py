@@ -29,7 +29,7 @@ def test_a_runner_that_exits_before_it_starts_gives_reason_and_retry(
     environment = Inside(tmp_path)
     try:
         with environment.enter() as session, pytest.raises(InsideError) as refused:
-            session.ask("begin", order=order, head="127.0.0.1", secrets={})
+            session.request("begin", order=order, head="127.0.0.1", secrets={})
     finally:
-        environment.end()
+        environment.end_container()
     assert (refused.value.code, refused.value.permanent, refused.value.params.get("why")) == (code, permanent, why)

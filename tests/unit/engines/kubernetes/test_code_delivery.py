@@ -66,7 +66,7 @@ def test_preparation_lines_are_removed_from_the_log_until_ranks_start(tmp_path, 
     sink = LogSink(files, 0, range(1))
 
     def told(*said: str) -> Any:
-        sink.take(lines(*said))
+        sink.write_lines(lines(*said))
         return files.report(0)["doing"]
 
     def waiting(doing: str) -> str:

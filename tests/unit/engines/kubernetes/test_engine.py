@@ -36,7 +36,7 @@ def end(backend, one):
         return gone(observe_one(backend, one))
 
     until(cancelled, what=f"{one.name} gone")
-    backend.forget(one)
+    backend.delete_attempt(one)
 
 
 def test_a_closed_connection_is_reopened_on_use(lab, backend):
@@ -277,7 +277,7 @@ def test_unknown_attempts_are_orphans(lab, backend):
     assert backend.orphans({one.name}) == []
     found = lab.backend().orphans(set())
     assert [orphan.name for orphan in found] == [one.name]
-    backend.forget(found[0])
+    backend.delete_attempt(found[0])
     until(lambda: not left_in(lab.cluster), what="nothing left")
 
 

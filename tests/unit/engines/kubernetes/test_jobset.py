@@ -39,7 +39,7 @@ def test_a_cancelled_jobset_leaves_nothing(lab):
     one = submit(backend, job(1, 1))
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
     until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="gone")
-    backend.forget(one)
+    backend.delete_attempt(one)
     until(lambda: not [n for k in ("jobsets", "jobs", "pods", "services", "configmaps") for n in lab.cluster.names(k)
                        if n.startswith("task-")], what="nothing left")  # fmt: skip
 
@@ -47,7 +47,7 @@ def test_a_cancelled_jobset_leaves_nothing(lab):
 @pytest.mark.parametrize("jobset", [False, True], ids=["jobs", "jobset"])
 def test_kueues_message_is_the_waiting_reason_until_admission(lab, jobset):
     backend = lab.backend(jobset=jobset, queue="gpus")
-    lab.cluster.hold("task-*", "insufficient unused quota for nvidia.com/gpu")
+    lab.cluster.deny_quota("task-*", "insufficient unused quota for nvidia.com/gpu")
     one = submit(backend, job(1))
     seen = until_seen(backend, one, lambda seen: seen.waiting and seen.waiting.params["evidence"])
     assert (seen.phase, seen.waiting.code) == (Phase.STARTING, "QUEUE_WAITING")
@@ -66,7 +66,7 @@ def test_a_queue_admits_a_jobset_as_a_whole(lab):
     assert [one.code for one in apart.problems(job(1, 1))] == ["QUEUE_NEEDS_JOBSET"], "so it is refused"
     assert apart.problems(job(1)) == []
     until(lambda: (apart.cancel(halves, 0.0), observe_one(apart, halves).left is False)[1], what="gone")
-    apart.forget(halves)
+    apart.delete_attempt(halves)
     until(lambda: not lab.cluster.names("workloads"), what="the quota is free")
 
     together = lab.backend(queue="gpus", jobset=True)
@@ -86,7 +86,7 @@ def test_kueue_orders_tasks_where_the_connection_names_a_queue(lab):
 
 def test_a_task_waiting_in_a_queue_can_be_cancelled(lab):
     backend = lab.backend(jobset=True, queue="gpus")
-    lab.cluster.hold("task-*", "no quota")
+    lab.cluster.deny_quota("task-*", "no quota")
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.waiting)
     until(lambda: (backend.cancel(one, 0.0), observe_one(backend, one).left is False)[1], what="gone")

@@ -69,7 +69,7 @@ def test_a_missing_priority_class_is_refused_and_an_existing_one_used(lab):
 
 def test_a_higher_class_waits_ahead_and_positions_are_reported(lab):
     lab.cluster.add_class("express", 1000)
-    lab.cluster.hold("task-*")
+    lab.cluster.deny_quota("task-*")
     backend = lab.backend(jobset=True, queue="gpus", priority_classes=CLASSES)
     first, second = (submit(backend, replace(job(1), task_id=f"task-{n}")) for n in (1, 2))
     until_seen(backend, second, lambda seen: seen.waiting and seen.waiting.params.get("position") == 2)
@@ -94,7 +94,7 @@ def test_without_positions_the_other_reasons_are_reported(lab, how):
         lab.cluster.access.deny("get", "*/pendingworkloads")
     else:
         lab.cluster.server.pending = lambda *_: {"items": None}
-    lab.cluster.hold("task-*", "no quota")
+    lab.cluster.deny_quota("task-*", "no quota")
     backend = lab.backend(jobset=True, queue="gpus")
     one = submit(backend, job(1))
     seen = until_seen(backend, one, lambda seen: seen.waiting and seen.waiting.params["evidence"])
@@ -103,7 +103,7 @@ def test_without_positions_the_other_reasons_are_reported(lab, how):
 
 def test_positions_are_read_once_for_all_waiting_tasks(lab, monkeypatch):
     monkeypatch.setattr(positions, "CACHE_SECONDS", 600.0)
-    lab.cluster.hold("task-*")
+    lab.cluster.deny_quota("task-*")
     backend = lab.backend(jobset=True, queue="gpus")
     several = [submit(backend, replace(job(1), task_id=f"task-{n}")) for n in range(4)]
     for one in several:
@@ -131,12 +131,12 @@ def test_a_task_ended_by_kueue_for_its_time_limit_ran_too_long(lab):
 
 def test_a_waiting_task_is_cancelled_without_leftovers_and_the_next_attempt_queues_again(lab):
     """As a pause does, and what comes after it."""
-    lab.cluster.hold("task-*")
+    lab.cluster.deny_quota("task-*")
     backend = lab.backend(jobset=True, queue="gpus")
     one = submit(backend, job(1))
     until_seen(backend, one, lambda seen: seen.waiting)
     until(lambda: (backend.cancel(one, 30.0), observe_one(backend, one).left is False)[1], what="gone")
-    backend.forget(one)
+    backend.delete_attempt(one)
     until(lambda: not [name for kind in ("jobsets", "jobs", "workloads") for name in lab.cluster.names(kind)
                        if "task-" in name], what="nothing left")  # fmt: skip
     again = submit(backend, replace(job(1), attempt=2))

@@ -77,7 +77,7 @@ def test_without_a_watcher_a_log_is_read_before_its_attempt_is_gone(lab, backend
 def test_logs_stay_when_their_pods_are_deleted(lab, backend):
     one = submit(backend, job(1, script="print('all of it')"))
     until_drained(backend, one)
-    backend.forget(one)
+    backend.delete_attempt(one)
     until(lambda: not lab.cluster.pods(POD))
     assert text(backend, one, 0) == "all of it\n"
 
@@ -113,18 +113,18 @@ def test_repeated_and_partial_lines_are_written_once(tmp_path):
     files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
     lines = [b"2026-11-21T08:00:00.1Z 3:0:one", b"2026-11-21T08:00:00.2Z 3+4:two", b"2026-11-21T08:00:00.3Z 3:7: more"]
-    LogSink(files, 0, range(4)).take(lines)
+    LogSink(files, 0, range(4)).write_lines(lines)
     files.rank(3).write_bytes(files.rank(3).read_bytes()[:6])  # killed while it wrote
     sink = LogSink(files, 0, range(4))
-    sink.take(lines)
-    sink.take(lines)
+    sink.write_lines(lines)
+    sink.write_lines(lines)
     assert files.rank(3).read_bytes() == b"one\ntwo more\n"
 
 
 def test_lines_rotated_away_by_the_node_are_reported_and_offsets_stay_right(tmp_path):
     files = AttemptFiles(tmp_path, "task-x", 1)
     files.folder.mkdir(parents=True)
-    LogSink(files, 0, range(4)).take([b"2026-11-21T08:00:00.1Z 0:0:one", b"2026-11-21T08:00:00.2Z 0:500:later"])
+    LogSink(files, 0, range(4)).write_lines([b"2026-11-21T08:00:00.1Z 0:0:one", b"2026-11-21T08:00:00.2Z 0:500:later"])
     data = files.rank(0).read_bytes()
     assert data[:4] == b"one\n"
     assert b"496 bytes are missing here" in data

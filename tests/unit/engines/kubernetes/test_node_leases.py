@@ -30,7 +30,7 @@ class Clock:
             self.at += 5.0
             for name in renewing:
                 self.cluster.kubelets.renew(name, self.at)
-            self.leases.look(self.at)
+            self.leases.read_leases(self.at)
         return set(self.leases._silent)
 
 
@@ -51,7 +51,7 @@ def test_clocks_of_machines_do_not_matter(clock: Clock) -> None:
     """Leases say when they were renewed by the machine's clock, which may be hours away."""
     clock.at += 5.0
     clock.cluster.kubelets.renew("c", 0.0)
-    clock.leases.look(clock.at)
+    clock.leases.read_leases(clock.at)
     assert clock.after(30, "a", "b") == set()
     assert clock.after(5, "a", "b") == {"c"}
 
@@ -72,7 +72,7 @@ def test_without_permission_no_machine_is_silent(kubernetes: FakeCluster) -> Non
     clock = Clock(kubernetes, "a")
     kubernetes.access.deny("list", "leases.coordination.k8s.io")
     with pytest.raises(BackendError) as refused:
-        clock.leases.look(clock.at)
+        clock.leases.read_leases(clock.at)
     assert isinstance(refused.value, KubernetesApiError)
     assert refused.value.code == "ENGINE_FORBIDDEN"
     assert clock.leases.silent() == frozenset()

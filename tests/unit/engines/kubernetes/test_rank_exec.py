@@ -29,7 +29,7 @@ class Beside:
         self.lab, self.backend, self.plan, self.handle = lab, backend, plan, one
 
     def dial(self, rank: int) -> socket.socket:
-        return self.backend.beside(self.plan, self.handle, rank).dial()
+        return self.backend.get_rank_exec(self.plan, self.handle, rank).dial()
 
     def run(self, rank: int, *command: str, **more: Any) -> Any:
         stream = self.dial(rank)
@@ -92,7 +92,7 @@ def test_large_data_passes_in_both_directions(training: Beside) -> None:
 
 def test_an_ended_or_missing_pod_has_no_running_rank(training: Beside) -> None:
     assert training.refused(7).code == "RANK_NOT_RUNNING"
-    known = training.backend.beside(training.plan, training.handle, 0)
+    known = training.backend.get_rank_exec(training.plan, training.handle, 0)
     training.backend.cancel(training.handle, 0.0)
     until(lambda: not training.lab.cluster.pods("task-x-1-node-*"), what="the pods are gone")
     with pytest.raises(BackendError, match="RANK_NOT_RUNNING"):

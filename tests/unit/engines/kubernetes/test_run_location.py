@@ -31,7 +31,7 @@ def settled(backend: KubernetesBackend, run_in: Any = "auto", **engine: Any) -> 
     """Whether ranks run inside, why, and what is wrong."""
     node = Node("env-a", "dev-a", host="machine-a", gpu_type="A100", gpu_count=4, image="i", engine={**POD, **engine})
     job = JobSpec("task-x", "ddp", (node,), "env-a", attempt=1, run_in=run_in)
-    job, wrong = run_location.choose_run_locations(job, backend.ways(job))
+    job, wrong = run_location.choose_run_locations(job, backend.find_run_locations(job))
     way = job.nodes[0].way
     assert way
     return way.inside, way.code, [one.code for one in wrong]

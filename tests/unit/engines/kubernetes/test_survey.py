@@ -41,7 +41,7 @@ def silent_for(looks: int, folder: Path) -> str:
 
 def survey_pod(surveys: EnvironmentSurveys, kubernetes: FakeCluster, python: str) -> dict[str, Any]:
     (pod,) = kubernetes.pods("dev")
-    return dict(until(lambda: surveys.of(pod, "dev", python), what="something is known of it"))
+    return dict(until(lambda: surveys.find_survey(pod, "dev", python), what="something is known of it"))
 
 
 def test_one_missed_answer_is_retried_and_not_reported(

@@ -53,7 +53,7 @@ def test_objects_deleted_during_an_outage_disappear_with_the_list(lab, backend):
     lab.cluster.faults.hang("watch", "*", times=None)
     lab.cluster.break_connections()
     lab.cluster.compact()
-    until(lambda: (other.forget(one), not lab.cluster.pods(POD))[1], what="deleted")
+    until(lambda: (other.delete_attempt(one), not lab.cluster.pods(POD))[1], what="deleted")
     lab.cluster.faults.clear()
     lab.cluster.break_connections()
     until_seen(backend, one, lambda seen: seen.phase is Phase.ABSENT)

@@ -59,7 +59,7 @@ def inside(kept: Kept) -> Path:
 def test_the_image_is_pulled_and_reported_meanwhile(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.slow()
     kept = named(hosting).start()
-    seen = until(lambda: (now := kept.seen()).doing and now.doing.params["line"] and now)
+    seen = until(lambda: (now := kept.read_status()).doing and now.doing.params["line"] and now)
     assert (seen.phase, seen.left) == (EnvironmentPhase.STARTING, True)
     assert seen.doing.code == seen.waiting.code == "IMAGE_PULLING"
     assert seen.doing.params == {"image": IMAGE, "line": f"Trying to pull {IMAGE}..."}
@@ -72,7 +72,7 @@ def test_the_image_is_pulled_and_reported_meanwhile(hosting: LocalEnvironmentBac
 def test_an_existing_image_is_not_pulled(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.has(IMAGE)
     named(hosting).start().until(EnvironmentPhase.RUNNING)
-    assert podman.asked("pull") == []
+    assert podman.list_calls("pull") == []
 
 
 def test_starting_twice_starts_once_even_with_another_agent(
@@ -81,7 +81,7 @@ def test_starting_twice_starts_once_even_with_another_agent(
     podman.has(IMAGE)
     named(hosting).start().start().until(EnvironmentPhase.RUNNING)
     later = named(connected(tmp_path))
-    assert later.seen().phase is EnvironmentPhase.RUNNING
+    assert later.read_status().phase is EnvironmentPhase.RUNNING
     later.start()
     until(lambda: not later.hosting.containers._lives(later.hosting._box(later.hosting._run(later.handle))))  # type: ignore[attr-defined]
     assert len(podman.runs()) == 1
@@ -96,7 +96,7 @@ def test_a_run_whose_agent_died_before_the_container_starts_with_the_next(
     podman.slow()
     named(hosting).start()
     later = named(connected(tmp_path))
-    assert (later.seen().phase, later.seen().left) == (EnvironmentPhase.ABSENT, True)
+    assert (later.read_status().phase, later.read_status().left) == (EnvironmentPhase.ABSENT, True)
     podman.goes_on()
     later.start().until(EnvironmentPhase.RUNNING)
     assert podman.containers() == ["env-a-1"]
@@ -105,9 +105,9 @@ def test_a_run_whose_agent_died_before_the_container_starts_with_the_next(
 def test_a_run_stopped_during_the_pull_never_starts(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
     podman.slow()
     kept = named(hosting).start()
-    until(lambda: podman.asked("pull"))
+    until(lambda: podman.list_calls("pull"))
     hosting.stop(kept.handle, 3.0)
-    seen = until(lambda: (now := kept.seen()).left is False and now)
+    seen = until(lambda: (now := kept.read_status()).left is False and now)
     assert (seen.phase, seen.cause) == (EnvironmentPhase.ABSENT, None)
     kept.start()
     assert podman.runs() == []
@@ -117,7 +117,7 @@ def test_variables_and_secrets_are_not_on_the_command_line(hosting: LocalEnviron
     podman.has(IMAGE)
     kept = named(hosting, env={"PLAIN": "open-to-few"}, secret_env={"KEY": "name"}, start_script="echo in-a-script")
     kept.start({"KEY": "hush"}).until(EnvironmentPhase.RUNNING)
-    words = json.dumps(podman.asked("run"))
+    words = json.dumps(podman.list_calls("run"))
     assert not [word for word in ("hush", "open-to-few", "in-a-script") if word in words]
     assert not (inside(kept) / "secrets.json").exists(), "read and removed"
     assert stat.S_IMODE((inside(kept) / "keeper.json").stat().st_mode) == 0o600
@@ -143,7 +143,7 @@ def test_a_run_that_ignores_the_stop_is_ended_by_the_engine(
     kept = named(hosting, env={"DEAF": "1"}).start()
     kept.until(EnvironmentPhase.RUNNING)
     hosting.stop(kept.handle, 0.0)
-    seen = until(lambda: hosting.stop(kept.handle, 0.0) or ((now := kept.seen()).left is False and now))
+    seen = until(lambda: hosting.stop(kept.handle, 0.0) or ((now := kept.read_status()).left is False and now))
     assert (seen.phase, seen.cause) == (EnvironmentPhase.ENDED, None)
     assert podman.containers() == []
 
@@ -157,7 +157,7 @@ def test_a_killed_container_is_lost_and_removed(hosting: LocalEnvironmentBackend
     assert (seen.left, seen.cause and seen.cause.code) == (False, "KEEPER_LOST")
     assert podman.containers() == []
     kept.start()
-    assert kept.seen() == seen, "a run has one life"
+    assert kept.read_status() == seen, "a run has one life"
 
 
 def test_an_oom_killed_container_says_so(hosting: LocalEnvironmentBackend, podman: Podman) -> None:
@@ -176,9 +176,9 @@ def test_an_unresponsive_engine_changes_nothing(hosting: LocalEnvironmentBackend
     kept = named(hosting).start()
     kept.until(EnvironmentPhase.RUNNING)
     podman.says(away="unable to connect to Podman socket: connection refused")
-    assert kept.seen().phase is EnvironmentPhase.RUNNING, "that it lives is seen without it"
+    assert kept.read_status().phase is EnvironmentPhase.RUNNING, "that it lives is seen without it"
     os.kill(podman.pid("env-a-1"), 9)
-    seen = until(lambda: (now := kept.seen()).phase is EnvironmentPhase.UNKNOWN and now)
+    seen = until(lambda: (now := kept.read_status()).phase is EnvironmentPhase.UNKNOWN and now)
     assert (seen.left, seen.waiting and seen.waiting.code) == (None, "CONTAINERS_AWAY")
     podman.says()
     assert kept.until(EnvironmentPhase.ENDED).left is False
@@ -199,7 +199,7 @@ def test_a_permanent_error_ends_the_run_with_its_cause(
     seen = kept.until(EnvironmentPhase.ENDED)
     assert (seen.left, seen.cause and seen.cause.code) == (False, code)
     assert podman.containers() == []
-    assert len(podman.asked("pull")) == 1, "not tried again"
+    assert len(podman.list_calls("pull")) == 1, "not tried again"
 
 
 @pytest.mark.parametrize(("words", "code"), [
@@ -212,7 +212,7 @@ def test_a_temporary_error_is_retried_with_its_reason(
 ) -> None:
     podman.says(pull=[125, words])
     kept = named(hosting).start()
-    seen = until(lambda: (now := kept.seen()).waiting and now.waiting.code == code and now)
+    seen = until(lambda: (now := kept.read_status()).waiting and now.waiting.code == code and now)
     assert (seen.phase, seen.left) == (EnvironmentPhase.STARTING, True)
     podman.says()
     kept.until(EnvironmentPhase.RUNNING)
@@ -271,13 +271,13 @@ def test_status_files_written_inside_the_container_are_not_trusted(
         (inside(kept) / name).unlink(missing_ok=True)
         (inside(kept) / name).symlink_to(secret)
     assert kept.log() == ""
-    assert kept.seen().phase is EnvironmentPhase.STARTING
+    assert kept.read_status().phase is EnvironmentPhase.STARTING
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("fermi.engines.local.environments.DIAL_SECONDS", 0.1)
         with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
             hosting.dial(kept.handle)
     shutil.rmtree(inside(kept))
-    assert kept.seen().left is True, "the engine knows that it runs"
+    assert kept.read_status().left is True, "the engine knows that it runs"
 
 
 def test_an_image_without_a_container_engine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

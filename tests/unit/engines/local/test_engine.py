@@ -213,7 +213,7 @@ def test_a_script_in_an_environments_workspace_is_trained_there(
     assert [one.code for one in backend.problems(spec)] == ["ENTRYPOINT_NOT_FOUND"]
     assert started(spec) == (str(backend.workspace), set())
     for environment, project in (("env-002", "project-2"), ("env-002", "project-1"), ("env-001", "project-1")):
-        disk = environment_runs.EnvironmentDisk.of(tmp_path, environment)
+        disk = environment_runs.EnvironmentDisk.from_environment(tmp_path, environment)
         disk.make(project)
         files.write_json_atomically(str(disk.folder / "disk.json"), {"project": project})
         disk.workspace.mkdir(exist_ok=True)
@@ -223,9 +223,11 @@ def test_a_script_in_an_environments_workspace_is_trained_there(
             continue
         assert backend.problems(spec) == []
         assert started(spec) == (str(disk.workspace), {str(disk.workspace)})
-    (environment_runs.EnvironmentDisk.of(tmp_path, "env-001").workspace / "out.py").symlink_to("/etc/hosts")
+    (environment_runs.EnvironmentDisk.from_environment(tmp_path, "env-001").workspace / "out.py").symlink_to(
+        "/etc/hosts"
+    )
     assert started(replace(spec, entrypoint=Entrypoint("out.py"))) == (str(backend.workspace), set())
-    other = environment_runs.EnvironmentDisk.of(tmp_path, "env-009")
+    other = environment_runs.EnvironmentDisk.from_environment(tmp_path, "env-009")
     other.make("project-1")
     other.workspace.mkdir()
     (other.workspace / "train.py").write_text("print('not of this task')")
@@ -273,7 +275,7 @@ def test_ranks_have_the_gpus_of_their_environment(tmp_path: Path) -> None:
 
 def kept_here(data: Path, key: str, project: str = "nlp") -> environment_runs.EnvironmentDisk:
     """An environment that the platform keeps."""
-    disk = environment_runs.EnvironmentDisk.of(data, key)
+    disk = environment_runs.EnvironmentDisk.from_environment(data, key)
     disk.make(project)
     for folder in (disk.home, disk.workspace):
         folder.mkdir()
@@ -287,7 +289,7 @@ def made(disk: environment_runs.EnvironmentDisk, python: str = sys.executable) -
 
 def nodes_of(backend: LocalBackend, spec: JobSpec) -> dict[str, Any]:
     """What is written down of each node, by the name of its environment."""
-    spec, problems = run_location.choose_run_locations(spec, backend.ways(spec))
+    spec, problems = run_location.choose_run_locations(spec, backend.find_run_locations(spec))
     assert not problems
     rendered = backend.render(spec, plugins.get_framework("ddp").plan(spec))
     return {one.content["node"]: one.content for one in rendered.artifacts if one.kind == "node"}
@@ -323,14 +325,14 @@ def test_another_projects_environment_is_only_used_outside(tmp_path: Path) -> No
     made(disk)
     (disk.own / "lib/python3.11/site-packages/tiny-1.0.dist-info").mkdir(parents=True)
     spec = replace(job("env-001"), project="nlp")
-    [node] = run_location.choose_run_locations(spec, backend.ways(spec))[0].nodes
+    [node] = run_location.choose_run_locations(spec, backend.find_run_locations(spec))[0].nodes
     assert node.way
     assert (node.way.inside, node.way.code) == (False, "INSIDE_OTHER_PROJECT")
     [content] = nodes_of(backend, spec).values()
     assert content["command"][0] == sys.executable
     assert "confine" not in content
     asked = replace(spec, run_in="environment")
-    [problem] = run_location.choose_run_locations(asked, backend.ways(asked))[1]
+    [problem] = run_location.choose_run_locations(asked, backend.find_run_locations(asked))[1]
     assert (problem.field, problem.code) == ("distributedConfig.runIn", "INSIDE_OTHER_PROJECT")
 
 
@@ -348,8 +350,8 @@ def test_a_replaced_interpreter_does_not_mislead_the_platform(tmp_path: Path) ->
     os.mkfifo(disk.own / "lib/python3.11/site-packages/b-1.dist-info")
     [content] = nodes_of(backend, spec).values()
     assert content["command"][0] == str(python)
-    [settled] = run_location.choose_run_locations(spec, backend.ways(spec))[0].nodes
-    assert backend.lacks(settled, ["torch"]) == []
+    [settled] = run_location.choose_run_locations(spec, backend.find_run_locations(spec))[0].nodes
+    assert backend.find_missing_packages(settled, ["torch"]) == []
     (disk.home / ".fermi").rename(disk.home / "moved")
     (disk.home / ".fermi").symlink_to("/dev/zero")
     [content] = nodes_of(backend, spec).values()
@@ -366,7 +368,7 @@ def stands_in(folder: Path, text: str, name: str = "python") -> str:
 
 
 def wrong_with(backend: LocalBackend, spec: JobSpec) -> list[tuple[str, str]]:
-    settled, _ = run_location.choose_run_locations(spec, backend.ways(spec))
+    settled, _ = run_location.choose_run_locations(spec, backend.find_run_locations(spec))
     return [(one.code, str(one.params.get("why", ""))) for one in backend.problems(settled)]
 
 
@@ -402,7 +404,7 @@ def test_an_unusable_interpreter_is_refused_before_the_start(tmp_path: Path) -> 
     [content] = nodes_of(backend, replace(spec, python="mine")).values()
     assert content["command"][0] == own
     bare = replace(spec, python=stands_in(disk.home / "bare", f'exec {sys.executable} -S -E "$@"'))
-    settled, _ = run_location.choose_run_locations(bare, backend.ways(bare))
-    assert backend.lacks(settled.nodes[0], ["torch"], settled) == ["torch"]
+    settled, _ = run_location.choose_run_locations(bare, backend.find_run_locations(bare))
+    assert backend.find_missing_packages(settled.nodes[0], ["torch"], settled) == ["torch"]
     [content] = nodes_of(backend, bare).values()
     assert (content["command"][0], content["fork"]) == (bare.python, False)

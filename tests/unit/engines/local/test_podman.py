@@ -165,10 +165,10 @@ def test_an_image_without_python_is_reported(hosting: LocalEnvironmentBackend, t
 
 def test_a_missing_image_is_reported(hosting: LocalEnvironmentBackend) -> None:
     kept = named(hosting, "localhost:1/no/such/image:1").start()
-    waits = until(lambda: (now := kept.seen()).waiting and now.waiting.code == "IMAGE_REGISTRY_AWAY" and now)
+    waits = until(lambda: (now := kept.read_status()).waiting and now.waiting.code == "IMAGE_REGISTRY_AWAY" and now)
     assert waits.left is True
     hosting.stop(kept.handle, 0.0)
-    assert until(lambda: (now := kept.seen()).left is False and now).cause is None
+    assert until(lambda: (now := kept.read_status()).left is False and now).cause is None
 
 
 def test_jupyterlab_serves_only_envd(hosting: LocalEnvironmentBackend, lab: str) -> None:
@@ -176,9 +176,9 @@ def test_jupyterlab_serves_only_envd(hosting: LocalEnvironmentBackend, lab: str)
     kept.until(EnvironmentPhase.RUNNING)
     assert kept.http("GET", "/lab")[0] == 200
     kernel = kept.json("POST", "/api/sessions", json.dumps(KERNEL))["kernel"]["id"]
-    [seen] = kept.ask({"open": "status"})["activity"]["kernels"]
+    [seen] = kept.request({"open": "status"})["activity"]["kernels"]
     assert (seen["id"], seen["name"]) == (kernel, "a.ipynb")
-    assert until(lambda: kept.ask({"open": "status"})["activity"]["kernels"][0]["pid"])
+    assert until(lambda: kept.request({"open": "status"})["activity"]["kernels"][0]["pid"])
     assert kept.run("python3", "-c", STRANGER).out == "403\n"
     assert kept.stop().phase is EnvironmentPhase.ENDED
 

@@ -217,7 +217,7 @@ def made(data: Path, number: int, told: str = "running", job: int = 7) -> Path:
 def find(data: Path, *jobs: SlurmJob, python: str = "", **engine: Any) -> StepLocation:
     node = Node("env-1", "notes", engine=engine or {"allocation": 3})
     controller: Any = Controller(*jobs)
-    return inside.Allocations(data, "/there", controller).place(allocations.build_order(node, python, ()))
+    return inside.Allocations(data, "/there", controller).locate_node(allocations.build_order(node, python, ()))
 
 
 def test_the_newest_run_of_an_environment_is_used(tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_a_position_counts_startable_jobs_of_the_partition_by_priority() -> None
         SlurmJob(10, 10, "", "RUNNING", partition="main", priority=99),
     ]  # fmt: skip
     line = PendingQueue(jobs)
-    places = {job.id: line.place(job) for job in jobs}
+    places = {job.id: line.find_position(job) for job in jobs}
     assert places == {8: 1, 9: 1, 2: 2, 5: 2, 1: 4, 3: 5, 4: 1, 6: None, 7: None, 10: None}
 
 
