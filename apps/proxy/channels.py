@@ -116,8 +116,8 @@ class ChannelsApp:
 def _open_environment(asker: Requester, environment_id: str) -> ChannelTarget:
     environment = tickets.get_accessible_environment(asker.user, environment_id)
 
-    async def dial(asked: EnvdRequest) -> tuple[socket.socket, dict[str, Any]]:
-        return await envd_streams.open_envd_socket(environment, asked)
+    async def dial(request: EnvdRequest) -> tuple[socket.socket, dict[str, Any]]:
+        return await envd_streams.open_envd_socket(environment, request)
 
     held = asker.authorize(environment.project_id, environment.pk)
     return ChannelTarget(asker, held, "environment", environment.pk, {}, dial)

@@ -27,9 +27,9 @@ class RankTarget:
     environment: DevEnvironment
     rank_exec: RankExec
 
-    async def dial(self, asked: EnvdRequest) -> tuple[socket.socket, dict[str, Any]]:
+    async def dial(self, request: EnvdRequest) -> tuple[socket.socket, dict[str, Any]]:
         """Start a command; the caller's own variables and directory precede the rank's."""
-        return await envd_streams.dial_in_thread(lambda: envd_streams.dial_and_request(self.rank_exec.dial, asked))
+        return await envd_streams.dial_in_thread(lambda: envd_streams.dial_and_request(self.rank_exec.dial, request))
 
 
 def find_rank_target(user: User, task_id: str, rank: int) -> RankTarget:

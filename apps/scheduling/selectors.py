@@ -60,7 +60,9 @@ def format_month(moment: datetime) -> str:
     return f"{moment:%Y-%m}"
 
 
-def read_projects(now: datetime, held: Iterable[RunningTask], places: Iterable[EnvironmentInfo]) -> dict[str, Project]:
+def read_projects(
+    now: datetime, running: Iterable[RunningTask], places: Iterable[EnvironmentInfo]
+) -> dict[str, Project]:
     """Return all projects by id, in six queries at most. The month's cost is computed for projects with a monthly limit
     only."""
     limits = {row.project_id: row for row in Limits.objects.all()}
@@ -70,7 +72,7 @@ def read_projects(now: datetime, held: Iterable[RunningTask], places: Iterable[E
         users[row.project_id][row.user.username] = build_quota(row)
     by_month = {key for key, row in limits.items() if (row.gpu_hours, row.user_gpu_hours, row.budget) != (None,) * 3}
     by_month |= {key for key, known in users.items() if any(one.gpu_hours is not None for one in known.values())}
-    spent = sum_spend(now, held, places, by_month) if by_month else {}
+    spent = sum_spend(now, running, places, by_month) if by_month else {}
     found = {}
     for key, name in ProjectRow.objects.values_list("id", "name"):
         own = limits.get(key), users.get(key, {}), spent.get(key, MonthlySpend())
@@ -155,7 +157,7 @@ def make_budget_problem(row: Limits, name: str, cost: float) -> Problem:
 
 def sum_spend(
     now: datetime,
-    held: Iterable[RunningTask],
+    running: Iterable[RunningTask],
     places: Iterable[EnvironmentInfo],
     project_ids: Collection[str] | None = None,
 ) -> dict[str, MonthlySpend]:
@@ -171,7 +173,7 @@ def sum_spend(
         found[project].hours[owner] += hours or 0.0
         found[project].cost += paid or 0.0
     there, left_out = {place.id: place for place in places}, clock_jumps.list_gaps(since)
-    for one in (one for one in held if project_ids is None or one.project in project_ids):
+    for one in (one for one in running if project_ids is None or one.project in project_ids):
         began = max(datetime.fromtimestamp(one.since, UTC), since)
         hours = clock_jumps.measure_elapsed(began, now, left_out).total_seconds() / SECONDS_PER_HOUR
         for place in (there[key] for key in one.places if key in there):

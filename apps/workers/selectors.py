@@ -118,7 +118,7 @@ def build_layouts(rows: Iterable[Group]) -> dict[str, GroupLayout]:
 
 
 def _serialize_one(
-    row: Any, place: WorkerSlot | None, of_group: Mapping[str, GroupLayout], judge: health.WorkerHealth, moment: Any
+    row: Any, slot: WorkerSlot | None, of_group: Mapping[str, GroupLayout], judge: health.WorkerHealth, moment: Any
 ) -> dict[str, Any]:
     report, desired = row.report, row.desired.get("order")
     told = report.process
@@ -131,7 +131,7 @@ def _serialize_one(
         "gpu": row.gpu,
         "status": judge.status(report.at),
         "group": {"id": row.group.pk, "name": row.group.name} if row.group else None,
-        **_serialize_rank(place),
+        **_serialize_rank(slot),
         "worldSize": of_group[row.group.pk].effective_world_size if row.group else None,
         "lastHeartbeatAt": report.at,
         "heartbeatAgeSeconds": round((moment - report.at).total_seconds(), 1) if report.at else None,
@@ -210,8 +210,8 @@ def list_group_actions(row: Group, *, ready: bool) -> list[str]:
     return [*steering, *again, "edit", *([] if running else ["delete"])]
 
 
-def _serialize_rank(place: WorkerSlot | None) -> dict[str, int | None]:
-    if place is None:
+def _serialize_rank(slot: WorkerSlot | None) -> dict[str, int | None]:
+    if slot is None:
         return dict(NO_RANK)
     return {"rank": place.rank, "localRank": place.local_rank, "nodeRank": place.node_rank}
 

@@ -37,8 +37,8 @@ def escape_hidden(text: str) -> str:
     return text if text.isascii() else _HIDDEN.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if found[0] == "\\":
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if match[0] == "\\":
         return "\\\\"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\u{{{code:x}}}"

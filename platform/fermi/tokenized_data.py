@@ -206,13 +206,13 @@ def _encode_tokens(text: bytes) -> bytearray:
     return tokens
 
 
-def _publish_pair(made: TokenizedPair, out_dir: Path) -> TokenizedPair:
+def _publish_pair(pair: TokenizedPair, out_dir: Path) -> TokenizedPair:
     """Move the pair into place. Without train.bin it is no pair, so the old train.bin is removed first and the new one
     moved last."""
-    final = replace(made, train_path=out_dir / "train.bin", valid_path=out_dir / "val.bin")
+    final = replace(pair, train_path=out_dir / "train.bin", valid_path=out_dir / "val.bin")
     final.train_path.unlink(missing_ok=True)
-    made.valid_path.rename(final.valid_path)
-    made.train_path.rename(final.train_path)
+    pair.valid_path.rename(final.valid_path)
+    pair.train_path.rename(final.train_path)
     return final
 
 

@@ -19,14 +19,14 @@ from apps.training.queue import load
 MAX_GPU_HOURS, MAX_BUDGET = 1e9, 1e11
 
 
-def _build_count_field(source: str, said: str = "", *, low: int = 0) -> serializers.IntegerField:
+def _build_count_field(source: str, message: str = "", *, low: int = 0) -> serializers.IntegerField:
     limits: dict[str, Any] = {"min_value": low, "max_value": MAX_INT4, "allow_null": True, "default": None}
-    return serializers.IntegerField(source=source, help_text=said, **limits)
+    return serializers.IntegerField(source=source, help_text=message, **limits)
 
 
-def _build_amount_field(source: str | None, most: float, said: str) -> serializers.FloatField:
+def _build_amount_field(source: str | None, most: float, message: str) -> serializers.FloatField:
     return serializers.FloatField(
-        source=source, min_value=0, max_value=most, allow_null=True, default=None, help_text=said
+        source=source, min_value=0, max_value=most, allow_null=True, default=None, help_text=message
     )
 
 

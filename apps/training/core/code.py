@@ -60,9 +60,9 @@ def _build_source(request: CodeRequest, master: DevEnvironment | None) -> dict[s
     return {}
 
 
-def attach_snapshot(asked: Code, digest: str, origin: Mapping[str, Any]) -> Code:
+def attach_snapshot(code: Code, digest: str, origin: Mapping[str, Any]) -> Code:
     """Return the code with its snapshot, the folder of the snapshot and its origin."""
-    return replace(asked, snapshot=digest, folder=str(store.get_archive_folder(digest)), origin=dict(origin))
+    return replace(code, snapshot=digest, folder=str(store.get_archive_folder(digest)), origin=dict(origin))
 
 
 @dataclass(frozen=True, slots=True)

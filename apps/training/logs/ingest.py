@@ -205,37 +205,37 @@ class LogReader:
         known = loss_anomalies.extract_starts(before.state.get("losses", {})) if before else {}
         return {"losses": known} if known else {}
 
-    def _store(self, found: _ParsedRows) -> None:
+    def _store(self, parsed: _ParsedRows) -> None:
         """Store everything found in one transaction, or nothing. Raises _ConcurrentReadError."""
         with transaction.atomic():
             transitions.lock_row_order(self._task_id)
             self._confirm(self._task_id)
-            if found.replaced:
-                MetricPoint.objects.filter(pk__in=found.replaced).delete()
-            MetricPoint.objects.bulk_create([*found.points, *(point for _, point in found.newest.values())])
-            for slot, point in found.newest.values():
+            if parsed.replaced:
+                MetricPoint.objects.filter(pk__in=parsed.replaced).delete()
+            MetricPoint.objects.bulk_create([*parsed.points, *(point for _, point in parsed.newest.values())])
+            for slot, point in parsed.newest.values():
                 slot[1] = point.pk
-            Event.objects.bulk_create(found.events)
+            Event.objects.bulk_create(parsed.events)
             Checkpoint.objects.bulk_create(
-                found.checkpoints.values(),
+                parsed.checkpoints.values(),
                 update_conflicts=True,
                 unique_fields=["task", "path"],
                 update_fields=["attempt", "step", "size_bytes", "val_loss", "at"],
             )
-            for tail in found.tails:
+            for tail in parsed.tails:
                 cursor = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt, rank=tail.rank)
                 if not cursor.filter(offset=tail.stored).update(offset=tail.position, state=tail.state):
                     raise _ConcurrentReadError
-            if found.progress:
-                Task.objects.filter(pk=self._task_id, attempt=self._attempt).update(progress=found.progress)
-            self._note(found.losses)
+            if parsed.progress:
+                Task.objects.filter(pk=self._task_id, attempt=self._attempt).update(progress=parsed.progress)
+            self._note(parsed.losses)
             if self._rehearses:
                 wakeups.enqueue_task(self._task_id)
-            if found.points or found.newest:
+            if parsed.points or parsed.newest:
                 wakeups.publish_change(self._task_id, "metric")
-            if found.events or found.checkpoints:
+            if parsed.events or parsed.checkpoints:
                 wakeups.publish_change(self._task_id, "event")
-        for tail in found.tails:
+        for tail in parsed.tails:
             tail.stored = tail.position
 
     def _note(self, found: Iterable[Finding | loss_anomalies.Resolved]) -> None:
@@ -356,30 +356,30 @@ class _ParsedRows:
         tail.state["logged"] = (step, epoch)
         return step
 
-    def _add_event(self, tail: _LogTail, said: lines.PrintedEvent) -> None:
-        at = self._at(said.time)
-        known = said.event in KNOWN_EVENTS and all(name in said.params for name in KNOWN_EVENTS[said.event])
-        if known and said.event == "checkpoint":
-            self._add_checkpoint(said, at)
+    def _add_event(self, tail: _LogTail, event: lines.PrintedEvent) -> None:
+        at = self._at(event.time)
+        known = event.event in KNOWN_EVENTS and all(name in event.params for name in KNOWN_EVENTS[event.event])
+        if known and event.event == "checkpoint":
+            self._add_checkpoint(event, at)
         count = tail.state["events"] = tail.state.get("events", 0) + 1
         if count <= MAX_EVENTS:
-            code = f"SCRIPT_{said.event.upper()}" if known else "SCRIPT_EVENT"
+            code = f"SCRIPT_{event.event.upper()}" if known else "SCRIPT_EVENT"
             self.events.append(
-                Event(**self._of, at=at, kind="script", code=code, params={"rank": tail.rank, **said.params})
+                Event(**self._of, at=at, kind="script", code=code, params={"rank": tail.rank, **event.params})
             )
         elif count == MAX_EVENTS + 1:
             params = {"rank": tail.rank, "limit": MAX_EVENTS}
             self.events.append(Event(**self._of, at=at, kind="script", code="SCRIPT_EVENTS_LEFT_OUT", params=params))
 
-    def _add_checkpoint(self, said: lines.PrintedEvent, at: datetime) -> None:
-        step, path = lines.parse_integer(said.params["step"]), said.params["path"]
+    def _add_checkpoint(self, event: lines.PrintedEvent, at: datetime) -> None:
+        step, path = lines.parse_integer(event.params["step"]), event.params["path"]
         if step is None or not isinstance(path, str) or not path:
             return
         path = checkpoints.resolve_announced_path(self._cluster, self._task_id, path)
         if len(path) <= MAX_PATH_LENGTH:
             size, loss = (
-                lines.parse_integer(said.params.get("size_bytes")),
-                lines.parse_number(said.params.get("val_loss")),
+                lines.parse_integer(event.params.get("size_bytes")),
+                lines.parse_number(event.params.get("val_loss")),
             )
             self.checkpoints[path] = Checkpoint(**self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at)
 

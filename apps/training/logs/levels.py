@@ -81,9 +81,9 @@ class TimestampParser:
     def __init__(self, near: Callable[[], datetime], zone: tzinfo = UTC) -> None:
         self._near, self._zone = near, zone
 
-    def stamp(self, found: re.Match[str]) -> datetime | None:
+    def stamp(self, match: re.Match[str]) -> datetime | None:
         """Return the datetime of a match of TIMESTAMP."""
-        text, zone = found.groups()
+        text, zone = match.groups()
         return self.moment(text.replace("/", "-"), zone)
 
     def moment(self, text: str, zone: str | None = None) -> datetime | None:
@@ -238,8 +238,8 @@ def _parse_stamped(head: str, clock: TimestampParser) -> LineLevel:
     return LineLevel(_parse_nccl(rest) if " NCCL " in rest else _find_level(rest), at, alone=True)
 
 
-def _parse_glog(found: re.Match[str], clock: TimestampParser) -> LineLevel:
-    letter, month, day, hours = found.groups()
+def _parse_glog(match: re.Match[str], clock: TimestampParser) -> LineLevel:
+    letter, month, day, hours = match.groups()
     return LineLevel(LEVEL_LETTERS[letter], clock.yearless(month, day, hours))
 
 

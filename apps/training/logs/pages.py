@@ -92,13 +92,13 @@ class _RawLine(NamedTuple):
 class LogPageReader:
     """Reader of the logs of one attempt. `known` is kept by callers that read the same logs again and again."""
 
-    def __init__(self, task: Task, attempt: int, known: LevelContexts | None = None) -> None:
+    def __init__(self, task: Task, attempt: int, contexts: LevelContexts | None = None) -> None:
         self.task = task
         self.attempt = attempt
         self._backend = get_backend(task.cluster)
         self._handle = build_handle(task, attempt)
         self.clock = TimestampParser(lambda: self._begun, settings.LOG_ZONE)
-        self._known = {} if known is None else known
+        self._known = {} if contexts is None else contexts
 
     def chunk(self, rank: int, cursor: int, limit: int = PIECE_BYTES) -> LogChunk:
         """Return bytes of a rank's log from `cursor` on; a negative cursor counts from the end. Raises BackendError."""
@@ -131,7 +131,7 @@ class LogPageReader:
         rank: int,
         begin: LogPosition,
         limit: int,
-        wanted: LogFilter = NO_FILTER,
+        log_filter: LogFilter = NO_FILTER,
         scan: int = MAX_SCAN_BYTES,
         until: float | None = None,
         stop: int | None = None,
@@ -144,7 +144,7 @@ class LogPageReader:
         is, if that is known.
         """
         lines: list[PrintedLine] = []
-        cursor, above, every = begin.offset, None, wanted is NO_FILTER
+        cursor, above, every = begin.offset, None, log_filter is NO_FILTER
         shown, end = 0, stop is not None and begin.shown_end >= stop
         if end:
             return lines, begin, end
@@ -158,10 +158,10 @@ class LogPageReader:
                 if raw is None or (is_open and shown <= begin.shown_to):
                     continue
                 above = above or self.above(rank, begin.offset)
-                if every or wanted.accepts_text(raw):
+                if every or log_filter.accepts_text(raw):
                     text = raw.decode(errors="replace")
                     level, at = (copy(above) if is_open else above).classify_line(offset, text)
-                    if every or wanted.accepts_level(level, at):
+                    if every or log_filter.accepts_level(level, at):
                         lines.append(PrintedLine(rank, offset, text, level, at, is_open))
                 elif not is_open:
                     above.skip(offset, raw)
@@ -178,19 +178,19 @@ class LogPageReader:
         self,
         rank: int,
         limit: int,
-        wanted: LogFilter = NO_FILTER,
+        log_filter: LogFilter = NO_FILTER,
         scan: int = MAX_SCAN_BYTES,
         until: float | None = None,
     ) -> tuple[list[PrintedLine], LogPosition, bool]:
         """Return the last `limit` lines, within as many bytes as one page reads, as `page` does."""
         end = self.chunk(rank, -1).cursor
-        begin = max(0, end - (min(scan, limit * 2048) if wanted is NO_FILTER else scan))
+        begin = max(0, end - (min(scan, limit * 2048) if log_filter is NO_FILTER else scan))
         if begin and (whole := _LINE_START.search(self.chunk(rank, begin).data)):
             begin += whole.start()
         lines: list[PrintedLine] = []
         spot, at_end = LogPosition(begin), False
         while not at_end:
-            found, spot, at_end = self.page(rank, spot, 10_000, wanted, until=until)
+            found, spot, at_end = self.page(rank, spot, 10_000, log_filter, until=until)
             lines = (lines + found)[-limit:]
             if _is_past(until):
                 break

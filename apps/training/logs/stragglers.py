@@ -39,11 +39,11 @@ class RankMonitor:
         self._places: dict[int, stragglers.RankLocation] | None = None
         self._with_gpus: dict[int, stragglers.RankLocation] = {}
 
-    def check_ranks(self, moment: float, seen: Observation | None, *, soon: bool = False) -> None:
-        """Check the ranks if that is due. `moment`: monotonic seconds; `seen`: the attempt's observation; `soon`: the
-        caller waits for the progress reports."""
+    def check_ranks(self, moment: float, observation: Observation | None, *, soon: bool = False) -> None:
+        """Check the ranks if that is due. `moment`: monotonic seconds; `observation`: the attempt's observation;
+        `soon`: the caller waits for the progress reports."""
         due = min(self._due, self._looked + URGENT_INTERVAL_SECONDS) if soon else self._due
-        if moment < due or seen is None or seen.phase is not Phase.RUNNING:
+        if moment < due or observation is None or observation.phase is not Phase.RUNNING:
             return
         began = time.monotonic()
         self._judge()

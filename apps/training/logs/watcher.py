@@ -89,21 +89,21 @@ class FollowedAttempt:
             self._heard = self.pace.pulses
             self._reading.hear(self._heard)
 
-    def is_news(self, seen: Observation, moment: float) -> bool:
+    def is_news(self, observation: Observation, moment: float) -> bool:
         """Return True if the observation has to be handed to the reconciler. Also if the engine can no longer be asked,
         and again when it can. While an attempt starts, its ranks begin one by one; that is reported every
         GATHER_SECONDS."""
-        known = self.drop_unknown(seen)
+        known = self.drop_unknown(observation)
         if known == self.seen:
             return False
         only_ranks = known and self.seen and replace(known, ranks=self.seen.ranks) == self.seen
         lately = self.told is not None and moment - self.told < GATHER_SECONDS
-        return not (only_ranks and lately and seen.phase is Phase.STARTING)
+        return not (only_ranks and lately and observation.phase is Phase.STARTING)
 
     @staticmethod
-    def drop_unknown(seen: Observation) -> Observation | None:
+    def drop_unknown(observation: Observation) -> Observation | None:
         """Return the observation; None if it is unknown."""
-        return None if seen.phase is Phase.UNKNOWN else seen
+        return None if observation.phase is Phase.UNKNOWN else observation
 
     def rest(self, moment: float) -> None:
         """Read no rank for ERROR_PAUSE_SECONDS."""

@@ -109,10 +109,10 @@ class StreamPoller:
         self._asked: dict[StreamRequest, tuple[asyncio.Future[StreamMessages], KnownLevels]] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    async def poll(self, question: StreamRequest, known: KnownLevels) -> StreamMessages:
+    async def poll(self, question: StreamRequest, known_levels: KnownLevels) -> StreamMessages:
         """Return what is new. Raises what the database or an engine raises."""
         if question not in self._asked:
-            self._asked[question] = asyncio.get_running_loop().create_future(), known
+            self._asked[question] = asyncio.get_running_loop().create_future(), known_levels
         future, _ = self._asked[question]
         if self._looking is None:
             self._looking = asyncio.create_task(self._look())

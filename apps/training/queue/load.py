@@ -136,12 +136,12 @@ def load_monthly_spend(now: datetime) -> Mapping[str, selectors.MonthlySpend]:
 
 
 def _with_expected_end(
-    now: datetime, history: RuntimeHistory, row: Mapping[str, Any] | None, spent: float, held: RunningTask
+    now: datetime, history: RuntimeHistory, row: Mapping[str, Any] | None, spent: float, task: RunningTask
 ) -> RunningTask:
     if row is None or row["kind"] != TaskKind.TRAINING or not history.runs:
-        return held
-    left = history.left(row, spent + now.timestamp() - held.since)
-    return held if left is None else replace(held, expected=now.timestamp() + left)
+        return task
+    left = history.left(row, spent + now.timestamp() - task.since)
+    return task if left is None else replace(task, expected=now.timestamp() + left)
 
 
 def _build_running_task(

@@ -68,10 +68,10 @@ def enter_queue(task: Task, job: JobSpec) -> timedelta | None:
     return RECONCILE_INTERVALS[TaskState.QUEUED] if job.elastic else QUEUED_RECONCILE_INTERVAL
 
 
-def _take_over_leases(run: Task, wanted: set[str]) -> bool:
+def _take_over_leases(run: Task, environments: set[str]) -> bool:
     """Transfer the environments of a task to the stage (test or drill) that runs before its first attempt."""
     task = _find_staged_task(run)
-    if task is None or not wanted <= leases.list_held_environments(task):
+    if task is None or not environments <= leases.list_held_environments(task):
         return False
     with transaction.atomic():
         return release.transfer_leases(Task.objects.select_related("cluster", "owner").get(pk=task), run) > 0

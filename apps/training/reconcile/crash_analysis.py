@@ -197,8 +197,8 @@ def _judge_rank_numbers(ranks: Sequence[RankStatus], names: Sequence[str]) -> di
     return world_sizes.find_local_rank_as_rank({rank.rank: rank.joined_as for rank in ranks}, places)
 
 
-def _record_finding(task: Task, attempt: Attempt, known: RankFailure, level: Level | None = None) -> None:
-    finding = known.finding()
+def _record_finding(task: Task, attempt: Attempt, failure: RankFailure, level: Level | None = None) -> None:
+    finding = failure.finding()
     if finding is None:
         return
     finding = replace(finding, level=level or finding.level)

@@ -43,9 +43,9 @@ class VisibilityFilter:
         seen = self.can_see(one.project)
         return {"taskId": one.task if seen else None, "name": one.name if seen else ""}
 
-    def names(self, place: EnvironmentInfo) -> bool:
+    def names(self, environment: EnvironmentInfo) -> bool:
         """Return True if the user may see the environment's name."""
-        return place.shared or self.can_see(place.project)
+        return environment.shared or self.can_see(environment.project)
 
 
 def get_forecast(view: QueueForecast, turn: QueueEntry) -> Forecast:

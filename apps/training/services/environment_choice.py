@@ -88,16 +88,18 @@ def find_named_environments(
     return found
 
 
-def check_foreign(project: str, found: Sequence[DevEnvironment], ids: Sequence[str], field_name: str) -> list[Problem]:
+def check_foreign(
+    project: str, environments: Sequence[DevEnvironment], ids: Sequence[str], field_name: str
+) -> list[Problem]:
     """Return a problem for each environment that only tasks of another project may use."""
-    first = next((one for one in found if one.project_id == project), found[0] if found else None)
+    first = next((one for one in environments if one.project_id == project), environments[0] if environments else None)
     return [
         Problem(
             f"{field_name}.{ids.index(one.pk)}",
             "ENVIRONMENT_FOREIGN",
             {"environment": one.name, "first": first.name if first else ""},
         )
-        for one in found
+        for one in environments
         if not one.shared and one.project_id != project
     ]
 
@@ -225,7 +227,7 @@ def _explain_impossible(
 
 
 def _find_project(
-    user: User, request: TaskRequest, found: Sequence[DevEnvironment], problems: list[Problem]
+    user: User, request: TaskRequest, environments: Sequence[DevEnvironment], problems: list[Problem]
 ) -> Project | None:
     """Return the project that the request names; else that of its environments, if others may not use them; else the
     user's only one."""
@@ -235,12 +237,12 @@ def _find_project(
         if project is None:
             problems.append(Problem("projectId", "PROJECT_UNKNOWN", {"project": request.project_id}))
         return project
-    owners = [one.project_id for one in found if not one.shared] or [
-        one.project_id for one in found if access.is_member(user, one.project_id)
+    owners = [one.project_id for one in environments if not one.shared] or [
+        one.project_id for one in environments if access.is_member(user, one.project_id)
     ]
     if owners:
-        return next(one.project for one in found if one.project_id == owners[0])
-    if found or request.distributed.select is not None or request.launch_mode == NEW:
+        return next(one.project for one in environments if one.project_id == owners[0])
+    if environments or request.distributed.select is not None or request.launch_mode == NEW:
         several = list(mine.order_by("name")[:20])
         if len(several) == 1:
             return several[0]

@@ -60,31 +60,31 @@ class HeartbeatEndpoint:
             self._started = True
             self._sync.start()
 
-    async def _answer(self, heard: list[HeartbeatEntry], wait: float, lang: str) -> bytes:
+    async def _answer(self, entries: list[HeartbeatEntry], wait: float, lang: str) -> bytes:
         self._loop = asyncio.get_running_loop()
-        if strangers := self._cache.strangers(heard):
+        if strangers := self._cache.strangers(entries):
             await self._loop.run_in_executor(self._database, self._load, strangers)
-        answers = self._cache.hear(heard, lang)
-        self._used.hear(zip(heard, answers, strict=True))
+        answers = self._cache.hear(entries, lang)
+        self._used.hear(zip(entries, answers, strict=True))
         if self._cache.urgent:
             self._sync.hurry()
-        if wait and not self._cache.has_news(heard):
-            await self._until_news(heard, min(wait, settings.WORKER_HEARTBEAT_S))
-            answers = self._cache.answers(heard, lang)
+        if wait and not self._cache.has_news(entries):
+            await self._until_news(entries, min(wait, settings.WORKER_HEARTBEAT_S))
+            answers = self._cache.answers(entries, lang)
         return _encode_answer(answers, lang)
 
-    async def _until_news(self, heard: list[HeartbeatEntry], seconds: float) -> None:
+    async def _until_news(self, entries: list[HeartbeatEntry], seconds: float) -> None:
         news = asyncio.Event()
         try:
-            for beat in heard:
+            for beat in entries:
                 self._waiting[beat.worker].add(news)
-            if not self._cache.has_news(heard):  # it may have come between the look and here
+            if not self._cache.has_news(entries):  # it may have come between the look and here
                 async with asyncio.timeout(seconds):
                     await news.wait()
         except TimeoutError:
             pass
         finally:
-            for beat in heard:
+            for beat in entries:
                 self._waiting[beat.worker].discard(news)
                 if not self._waiting[beat.worker]:
                     del self._waiting[beat.worker]

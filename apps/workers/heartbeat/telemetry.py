@@ -46,10 +46,10 @@ class TelemetryCollector:
             self._put(beat, order)
         return self._writer.flush(all_of_it=all_of_it)
 
-    def _find(self, heard: list[HeartbeatEntry]) -> None:
+    def _find(self, entries: list[HeartbeatEntry]) -> None:
         moment = time.monotonic()
-        unknown = any(beat.worker not in self._places for beat in heard)
-        if not heard or moment < (self._found_at + MIN_LOOKUP_SECONDS if unknown else self._find_at):
+        unknown = any(beat.worker not in self._places for beat in entries)
+        if not entries or moment < (self._found_at + MIN_LOOKUP_SECONDS if unknown else self._find_at):
             return
         self._found_at, self._find_at = moment, moment + LOOKUP_SECONDS
         counts: defaultdict[str, int] = defaultdict(int)

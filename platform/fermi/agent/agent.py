@@ -69,7 +69,7 @@ class Agent:
         private = [Path(path) for path in (config, settings.token_file) if path]
         programs.set_trusted_path([str(state), str(workspace), *settings.writes])
         self.confining = HostSandbox.from_paths(
-            state, workspace, python, private, wanted=settings.confine,
+            state, workspace, python, private, enabled=settings.confine,
             reads=settings.reads, writes=settings.writes,
         )  # fmt: skip
         self.host = HostContext(state, workspace, python, self.confining)
@@ -100,7 +100,7 @@ class Agent:
             "private": [str(state / "workers"), *map(str, private)], "containers": settings.containers,
             "task_reads": list(settings.reads), "task_writes": list(settings.writes),
         }  # fmt: skip
-        self.engines = ContainerEngineLookup(state / "hosted" / "containers", wanted=settings.containers)
+        self.engines = ContainerEngineLookup(state / "hosted" / "containers", enabled=settings.containers)
         self.hosted = EnvironmentRunner(kept, self.server, self.secrets.__getitem__, self._changed.set, self._say)
         self.ways = ReverseTunnels(self.server, self.secrets.__getitem__, self._dial, self._say)
 

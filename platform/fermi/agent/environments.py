@@ -78,10 +78,10 @@ class EnvironmentRunner:
         self._complete: set[str] = set()  # their logs are shipped, and they are not wanted any more
         self._engine: EnvironmentBackend | None = None
 
-    def learn(self, worker: str, told: Mapping[str, Any] | None) -> None:
+    def learn(self, worker: str, report: Mapping[str, Any] | None) -> None:
         """Record the answer to a heartbeat."""
-        told = told or {}
-        wanted = {name: told.get(name) or [] for name in ("runs", "removed")}
+        report = report or {}
+        wanted = {name: report.get(name) or [] for name in ("runs", "removed")}
         if self._told.get(worker) != wanted:
             self._told[worker] = wanted
             self.news.set()
@@ -111,8 +111,8 @@ class EnvironmentRunner:
 
     # towards what is wanted
 
-    def _settle(self, worker: str, told: Mapping[str, Any]) -> None:
-        wanted = {order["name"]: order for order in told["runs"]}
+    def _settle(self, worker: str, report: Mapping[str, Any]) -> None:
+        wanted = {order["name"]: order for order in report["runs"]}
         for begun in [one for one in self._begun.values() if one.worker == worker and one.name not in wanted]:
             self._end(begun, FENCED_GRACE_SECONDS)
         for order in wanted.values():
@@ -121,7 +121,7 @@ class EnvironmentRunner:
                 self._end(begun, float(order["stop"].get("graceSeconds") or 0.0))
             elif not self._has_begun(order["name"]) and not self._is_blocking(order):
                 self._begin(worker, order)
-        for environment in told["removed"]:
+        for environment in report["removed"]:
             if environment not in self._gone and not any(self._lives(one) for one in self._of(environment)):
                 self._remove(environment)
         self._gone &= {environment for each in list(self._told.values()) for environment in each["removed"]}

@@ -264,10 +264,10 @@ def load_runs(folder: Path) -> dict[str, RankRun]:
     return found
 
 
-def _place_rank(rank: Mapping[str, Any], known: Mapping[Late, str], host: HostContext) -> dict[str, Any]:
+def _place_rank(rank: Mapping[str, Any], values: Mapping[Late, str], host: HostContext) -> dict[str, Any]:
     log = host.state / rank["log"]
     log.parent.mkdir(parents=True, exist_ok=True)
-    return {**rank, "log": str(log), "env": {name: decode_value(value, known) for name, value in rank["env"].items()}}
+    return {**rank, "log": str(log), "env": {name: decode_value(value, values) for name, value in rank["env"].items()}}
 
 
 def _choose_tree(shared_name: str | None, folder: Path, spec: Mapping[str, Any]) -> Path:

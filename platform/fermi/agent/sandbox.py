@@ -26,15 +26,15 @@ class HostSandbox:
 
     @classmethod
     def from_paths(
-        cls, state: Path, workspace: Path, python: str, private: Sequence[Path], *, wanted: bool,
+        cls, state: Path, workspace: Path, python: str, private: Sequence[Path], *, enabled: bool,
         reads: Sequence[str] = (), writes: Sequence[str] = (),
     ) -> Self:  # fmt: skip
-        """Return the sandbox for these paths. `private`: inaccessible files; `wanted`: whether ranks are confined."""
+        """Return the sandbox for these paths. `private`: inaccessible files; `enabled`: whether ranks are confined."""
         place = SandboxPaths(
             state, workspace, python, private=tuple(path.expanduser().absolute() for path in private),
             reads=tuple(map(Path, reads)), writes=tuple(map(Path, writes)),
         )  # fmt: skip
-        return cls(place, isolation.choose_isolation("landlock" if wanted else "off", place))
+        return cls(place, isolation.choose_isolation("landlock" if enabled else "off", place))
 
     def order(
         self,

@@ -136,18 +136,18 @@ class Worker:
             return going[0]
         return self.runs.get(wanted) or next(iter(self.runs.values()), None)
 
-    def _settle_wanted(self, wanted: DesiredRun, order: Mapping[str, Any]) -> None:
-        run = self.runs.get(wanted.name)
-        stopped = self._stopped(wanted.name)
+    def _settle_wanted(self, desired: DesiredRun, order: Mapping[str, Any]) -> None:
+        run = self.runs.get(desired.name)
+        stopped = self._stopped(desired.name)
         if run is None and (stopped or order.get("begun")):
-            run = RankRun.create_ended(self.folder / wanted.name, wanted.name, order["rank"])
+            run = RankRun.create_ended(self.folder / desired.name, desired.name, order["rank"])
         elif run is None and self.body and self.body["digest"] == order["digest"]:
-            run = RankRun.create(self.folder / wanted.name, self.body, self.host)
+            run = RankRun.create(self.folder / desired.name, self.body, self.host)
         if run is None:
             return
-        self.runs[wanted.name] = run
+        self.runs[desired.name] = run
         if stopped and not run.is_over:
-            run.request_end(float((wanted.stop or {})["graceSeconds"]))
+            run.request_end(float((desired.stop or {})["graceSeconds"]))
             run.update_state()
 
     def _stopped(self, name: str) -> bool:

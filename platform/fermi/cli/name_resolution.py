@@ -51,10 +51,10 @@ class NameResolver:
     def template(self, given: str) -> str:
         return _resolve_id(given, self._fermi.environment_templates.list(), _("A_TEMPLATE"))
 
-    def cluster(self, given: str | None, known: Sequence[ClusterItem]) -> str:
+    def cluster(self, given: str | None, clusters: Sequence[ClusterItem]) -> str:
         if given:
-            return _resolve_id(given, known, _("A_CLUSTER"))
-        chosen: ClusterItem = _choose_only(known, _("A_CLUSTER"), _("ITS_NAME"))
+            return _resolve_id(given, clusters, _("A_CLUSTER"))
+        chosen: ClusterItem = _choose_only(clusters, _("A_CLUSTER"), _("ITS_NAME"))
         return chosen["id"]
 
     def project(self, given: str | None) -> str:

@@ -30,22 +30,22 @@ EXIT_NOT_OPENED = 255
 LOOPBACK_NAMES = {"localhost", "127.0.0.1", "::1"}
 
 
-def serve_pipe(way: ChannelAddress, key: asyncssh.SSHKey) -> None:
+def serve_pipe(address: ChannelAddress, key: asyncssh.SSHKey) -> None:
     """Serve one SSH connection over standard input and output, until it ends."""
     here, there = socket.socketpair()
     threading.Thread(target=_pump, args=(partial(os.read, 0), there.sendall, there), daemon=True).start()
     back = threading.Thread(target=_pump, args=(there.recv, _write_all, None), daemon=True)
     back.start()
-    asyncio.run(serve_socket(way, here, key))
+    asyncio.run(serve_socket(address, here, key))
     back.join()
 
 
-async def serve_socket(way: ChannelAddress, sock: socket.socket, key: asyncssh.SSHKey) -> None:
+async def serve_socket(address: ChannelAddress, sock: socket.socket, key: asyncssh.SSHKey) -> None:
     """Serve one SSH connection over a socket, until it ends."""
     try:
         connection = await asyncssh.run_server(
             sock,
-            server_factory=partial(_SshServer, way),
+            server_factory=partial(_SshServer, address),
             server_host_keys=[key],
             encoding=None,
             line_editor=False,
@@ -75,8 +75,8 @@ def _write_all(data: bytes) -> None:
 
 
 class _SshServer(asyncssh.SSHServer):
-    def __init__(self, way: ChannelAddress) -> None:
-        self._way = way
+    def __init__(self, address: ChannelAddress) -> None:
+        self._way = address
         self._undeclared: set[int] = set()
 
     def begin_auth(self, username: str) -> bool:
@@ -151,8 +151,8 @@ class _SshSession(asyncssh.SSHServerSession[bytes]):
 
     _chan: Any
 
-    def __init__(self, way: ChannelAddress) -> None:
-        self._way = way
+    def __init__(self, address: ChannelAddress) -> None:
+        self._way = address
         self._words: list[str] | None = None
         self._term = ""
         self._size: tuple[int, int] | None = None

@@ -16,9 +16,9 @@ from fermi.client import FermiError
 from fermi.client.types import TaskDetail, TaskQueue
 
 
-def render_task(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[RenderableType]:
-    """Yield the task's tables. `place`: its position in the queue, where it waits."""
-    reason, number = task["reason"], place and place["number"]
+def render_task(task: TaskDetail, queue: TaskQueue | None = None) -> Iterator[RenderableType]:
+    """Yield the task's tables. `queue`: its position in the queue, where it waits."""
+    reason, number = task["reason"], queue and queue["number"]
     step = task["step"]
     yield output.make_pairs(
         [
@@ -27,7 +27,7 @@ def render_task(task: TaskDetail, place: TaskQueue | None = None) -> Iterator[Re
             (_("STATUS"), format_task_status(task)),
             (_("REASON"), reason["message"] if reason else None),
             ("", reason["hint"] if reason else None),
-            (_("PLACE_IN_QUEUE"), _("NUMBER_OF_ALL", number=number, all=place["of"]) if place and number else None),
+            (_("PLACE_IN_QUEUE"), _("NUMBER_OF_ALL", number=number, all=queue["of"]) if queue and number else None),
             (_("PRIORITY_CLASS"), _format_priority_class(task)),
             (_("WHY"), f"fermi why {task['taskId']}" if task["status"] == "failed" or task.get("finding") else None),
             (_("FRAMEWORK"), task["framework"]),

@@ -29,7 +29,7 @@ RESET_SEQUENCE = b"\x1b[?1047l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?
 
 
 def attach_command(
-    way: ChannelAddress,
+    address: ChannelAddress,
     words: Sequence[str] | None,
     *,
     cwd: str = "",
@@ -40,7 +40,7 @@ def attach_command(
     """Run a remote command and return its exit code. `terminal`: keys are sent one by one, and it gets a terminal of
     this one's size."""
     try:
-        return asyncio.run(_attach_command(way, words, cwd, {**(env or {})}, terminal, reads))
+        return asyncio.run(_attach_command(address, words, cwd, {**(env or {})}, terminal, reads))
     except DetachedError as left:
         return left.code
 
@@ -50,12 +50,12 @@ def is_terminal() -> bool:
 
 
 async def _attach_command(
-    way: ChannelAddress, words: Sequence[str] | None, cwd: str, env: dict[str, str], terminal: bool, reads: bool
+    address: ChannelAddress, words: Sequence[str] | None, cwd: str, env: dict[str, str], terminal: bool, reads: bool
 ) -> int:
     if terminal:
         env = {"TERM": os.environ.get("TERM", "xterm"), **env}
     size = tuple(os.get_terminal_size(STDOUT)) if terminal else None
-    opening = asyncio.ensure_future(channels.command(way, words, cwd=cwd, env=env, tty=size))  # type: ignore[arg-type]
+    opening = asyncio.ensure_future(channels.command(address, words, cwd=cwd, env=env, tty=size))  # type: ignore[arg-type]
     if terminal and not (await asyncio.wait([opening], timeout=OPENING_NOTICE_S))[0]:
         print_message(_("TERMINAL_OPENS"))
     async with await opening as running:

@@ -110,13 +110,13 @@ def explain_failure(
 
 
 def explain_rank(
-    seen: RankStatus, node: str, printed: bytes, table: Sequence[Rule], addresses: Mapping[str, str], facts: JobFacts
+    status: RankStatus, node: str, printed: bytes, table: Sequence[Rule], addresses: Mapping[str, str], facts: JobFacts
 ) -> RankFailure:
     """Return what is known of one rank's end, from its log and its runner's report."""
     lines = tracebacks.split_lines(printed)
-    crash = None if seen.exit_code in _OUTSIDE_SIGNALS else tracebacks.find_crash(lines)
-    said = _describe_exception(seen, crash)
-    text = f"{said.get('exception', '')}\n{(seen.error or {}).get('message', '')}"
+    crash = None if status.exit_code in _OUTSIDE_SIGNALS else tracebacks.find_crash(lines)
+    said = _describe_exception(status, crash)
+    text = f"{said.get('exception', '')}\n{(status.error or {}).get('message', '')}"
     if crash and crash.lacks_variable:
         text += f"\nenvironment variable {crash.message} is not set"
     span = (crash.begin, crash.end + MESSAGE_LINES) if crash else (len(lines) - MAX_LINES, len(lines))
@@ -125,24 +125,24 @@ def explain_rank(
     if crash and crash.launched:
         begin, end = span  # what a launcher says around its child's exception is what came of that
     near = [*lines[:end], text]
-    found = rules.match_rules(table, near, begin, span) if seen.exit_code not in _OUTSIDE_SIGNALS else None
+    found = rules.match_rules(table, near, begin, span) if status.exit_code not in _OUTSIDE_SIGNALS else None
     follows = first_failure.is_consequence(text) or bool(found and found.rule.follows)
-    if memory := _find_memory_kill(seen):
-        return RankFailure(seen, node, said.get("exception", ""), said.get("at", ""), *memory)
-    found = _add_port_holder(seen, found)
+    if memory := _find_memory_kill(status):
+        return RankFailure(status, node, said.get("exception", ""), said.get("at", ""), *memory)
+    found = _add_port_holder(status, found)
     shown = _select_lines(near[:-1], crash, found)
-    line, heard = _find_gpu_error(seen)
+    line, heard = _find_gpu_error(status)
     if heard and (heard.rule.elsewhere or found is None):
         found, follows = heard, False
     kernel = heard is not None and found is not None and found.rule.code == heard.rule.code
     if found and not found.rule.own:
-        known = facts.about(seen, node, found.params, [frame.file for frame in crash.frames] if crash else ())
+        known = facts.about(status, node, found.params, [frame.file for frame in crash.frames] if crash else ())
         found = replace(found, rule=rules.select_rule(found.rule, known), params={**known, **found.params})
     if found is None:
-        return RankFailure(seen, node, said.get("exception", ""), said.get("at", ""), follows=follows, lines=shown)
-    about: dict[str, Any] = {"rank": seen.rank, "node": node, **found.params}
-    if kernel and seen.kill:
-        about.update({name: seen.kill[name] for name in ("gpu", "xid") if seen.kill.get(name) is not None})
+        return RankFailure(status, node, said.get("exception", ""), said.get("at", ""), follows=follows, lines=shown)
+    about: dict[str, Any] = {"rank": status.rank, "node": node, **found.params}
+    if kernel and status.kill:
+        about.update({name: status.kill[name] for name in ("gpu", "xid") if status.kill.get(name) is not None})
     if peer := addresses.get(str(found.params.get("peer", ""))):
         about["peerNode"] = peer
     code = found.rule.code
@@ -153,7 +153,7 @@ def explain_rank(
                  **({"elsewhere": True} if found.rule.elsewhere else {})}  # fmt: skip
         code = rules.PROJECT_RULE
     return RankFailure(
-        seen, node, said.get("exception", ""), said.get("at", ""), code, about, follows, shown, found.rule,
+        status, node, said.get("exception", ""), said.get("at", ""), code, about, follows, shown, found.rule,
         line if kernel else "",
     )  # fmt: skip
 
@@ -185,8 +185,8 @@ def is_external(params: Mapping[str, Any]) -> bool:
 def _select_ranks(ranks: Sequence[RankStatus], blamed: int) -> Iterator[RankStatus]:
     """Yield the blamed rank, and some that failed with it."""
 
-    def moment(seen: RankStatus) -> float:
-        return (seen.error or {}).get("at") or seen.ended_at or float("inf")
+    def moment(status: RankStatus) -> float:
+        return (status.error or {}).get("at") or status.ended_at or float("inf")
 
     failed = [one for one in ranks if one.rank != blamed and not one.asked and (one.error or one.exit_code)]
     yield from [one for one in ranks if one.rank == blamed]

@@ -172,9 +172,9 @@ def _count_other_lines(lines: Sequence[str], begin: int) -> int:
     return plain
 
 
-def _group_chains(found: Iterable[Crash]) -> Iterator[list[Crash]]:
+def _group_chains(crashes: Iterable[Crash]) -> Iterator[list[Crash]]:
     chain: list[Crash] = []
-    for crash in found:
+    for crash in crashes:
         chain.append(crash)
         if not crash.chained:
             yield chain

@@ -171,21 +171,21 @@ def choose_isolation(mode: str, paths: SandboxPaths) -> Isolation:
 
 
 @lru_cache
-def _choose_isolation(mode: str, place: SandboxPaths, name: str) -> Isolation:
+def _choose_isolation(mode: str, paths: SandboxPaths, name: str) -> Isolation:
     if mode == "off":
         return Isolation(False, None, enabled=False)
     reasons: list[CodedMessage] = []
     landlock, user, view = False, None, False
     if mode in ("auto", "landlock"):
         try:
-            landlock = _check_landlock(place)
+            landlock = _check_landlock(paths)
             if not seccomp.is_available():
                 reasons.append(("SECCOMP_MISSING", {}))
         except SandboxUnavailableError as error:
             reasons.append(error.said)
     if mode in ("auto", "user") and (mode == "user" or os.geteuid() == 0 or not landlock):
         try:
-            user = _prepare_user(place, name)
+            user = _prepare_user(paths, name)
         except SandboxUnavailableError as error:
             reasons.append(error.said)
     if landlock or user:
@@ -204,11 +204,11 @@ class SandboxUnavailableError(Exception):
         self.said: CodedMessage = (code, params)
 
 
-def _check_landlock(place: SandboxPaths) -> bool:
+def _check_landlock(paths: SandboxPaths) -> bool:
     if not sandbox.read_landlock_abi():
         raise SandboxUnavailableError("LANDLOCK_MISSING")
-    if place.home.resolve().is_relative_to("/dev"):  # shared memory is there: entries must be made and removed
-        raise SandboxUnavailableError("LANDLOCK_AMONG_DEVICES", path=str(place.home))
+    if paths.home.resolve().is_relative_to("/dev"):  # shared memory is there: entries must be made and removed
+        raise SandboxUnavailableError("LANDLOCK_AMONG_DEVICES", path=str(paths.home))
     return True
 
 
@@ -230,42 +230,42 @@ def _check_view() -> bool:
     return True
 
 
-def _prepare_user(place: SandboxPaths, name: str) -> TaskUser:
+def _prepare_user(paths: SandboxPaths, name: str) -> TaskUser:
     if os.geteuid() != 0:
         raise SandboxUnavailableError("TASK_USER_TAKES_ROOT")
     user = _find_user(name)
-    _run_as_user(place, user, "import fermi.runner.sandbox")  # before anything is changed for this user
-    place.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    before = place.home.stat()
-    _prepare_home(place, user, before)
+    _run_as_user(paths, user, "import fermi.runner.sandbox")  # before anything is changed for this user
+    paths.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    before = paths.home.stat()
+    _prepare_home(paths, user, before)
     try:
-        there = [path for path in (place.home / "datasets", *place.readable) if path.exists()]
-        _run_as_user(place, user, _PROBE, *map(str, (place.python, TOOLKIT, *there, place.workspace)))
+        there = [path for path in (paths.home / "datasets", *paths.readable) if path.exists()]
+        _run_as_user(paths, user, _PROBE, *map(str, (paths.python, TOOLKIT, *there, paths.workspace)))
     except SandboxUnavailableError:
-        os.chown(place.home, -1, before.st_gid)
-        place.home.chmod(before.st_mode & 0o7777)
+        os.chown(paths.home, -1, before.st_gid)
+        paths.home.chmod(before.st_mode & 0o7777)
         raise
     return user
 
 
-def _run_as_user(place: SandboxPaths, user: TaskUser, program: str, *arguments: str) -> None:
+def _run_as_user(paths: SandboxPaths, user: TaskUser, program: str, *arguments: str) -> None:
     """Run a program as that user. Raise SandboxUnavailableError."""
     try:
         done = subprocess.run(
-            [place.python, "-c", program, *arguments], check=False,
+            [paths.python, "-c", program, *arguments], check=False,
             user=user.uid, group=user.gid, extra_groups=list(user.groups), cwd="/",
             env={"PATH": os.environ.get("PATH", ""), "PYTHONPATH": str(TOOLKIT), "HOME": "/"},
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise SandboxUnavailableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=why) from error
+        raise SandboxUnavailableError("TASK_USER_CANNOT_RUN", user=user.name, python=paths.python, why=why) from error
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [""])[-1]
         code, _, path = last.partition(" ")
         if code in ("TASK_USER_CANNOT_READ", "TASK_USER_CANNOT_WRITE"):
             raise SandboxUnavailableError(code, user=user.name, path=path)
-        raise SandboxUnavailableError("TASK_USER_CANNOT_RUN", user=user.name, python=place.python, why=last)
+        raise SandboxUnavailableError("TASK_USER_CANNOT_RUN", user=user.name, python=paths.python, why=last)
 
 
 def _find_user(name: str) -> TaskUser:
@@ -286,10 +286,10 @@ def _find_user(name: str) -> TaskUser:
     return TaskUser(uid, gid, tuple(sorted(groups)), login)
 
 
-def _prepare_home(place: SandboxPaths, user: TaskUser, info: os.stat_result) -> None:
+def _prepare_home(paths: SandboxPaths, user: TaskUser, info: os.stat_result) -> None:
     """Let the user pass through `home`, and make the folders in it that tasks use. What we do not own stays
     unchanged."""
-    home = place.home
+    home = paths.home
     if info.st_uid == os.geteuid() and not info.st_mode & 0o001:
         os.chown(home, -1, user.gid)
         home.chmod(info.st_mode & 0o700 | 0o010)
@@ -309,6 +309,6 @@ def _prepare_home(place: SandboxPaths, user: TaskUser, info: os.stat_result) -> 
         path.mkdir(exist_ok=True)
         if path.stat().st_uid == os.geteuid():
             path.chmod(mode)
-    place.workspace.mkdir(parents=True, exist_ok=True)
-    if place.workspace.stat().st_uid == os.geteuid() and not any(place.workspace.iterdir()):
-        os.chown(place.workspace, user.uid, user.gid)
+    paths.workspace.mkdir(parents=True, exist_ok=True)
+    if paths.workspace.stat().st_uid == os.geteuid() and not any(paths.workspace.iterdir()):
+        os.chown(paths.workspace, user.uid, user.gid)

@@ -54,10 +54,10 @@ def find_open_paths(mode: str, paths: SandboxPaths) -> tuple[str, ...]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _list_targets(place: SandboxPaths) -> dict[str, list[str]]:
+def _list_targets(paths: SandboxPaths) -> dict[str, list[str]]:
     folders = [*os.environ.get("PATH", "").split(os.pathsep), str(Path.home()), str(Path.home() / ".ssh"), sys.prefix,
                sys.base_prefix, sysconfig.get_path("purelib"), str(TOOLKIT / "fermi"), "/etc", "/etc/profile.d",
-               "/etc/cron.d", "/usr/lib", "/opt", "/var/spool/cron", str(place.home)]  # fmt: skip
+               "/etc/cron.d", "/usr/lib", "/opt", "/var/spool/cron", str(paths.home)]  # fmt: skip
     uid = os.getuid()
     sockets = ["/run/docker.sock", "/run/podman/podman.sock", f"/run/user/{uid}/bus",
                f"/run/user/{uid}/systemd/private", f"/tmp/tmux-{uid}/default"]  # fmt: skip

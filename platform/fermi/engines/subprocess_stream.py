@@ -24,9 +24,9 @@ DRAIN_SECONDS = 1.0
 class ProgramNotReadyError(Exception):
     """No program has reported that it is ready. `said`: the end of its standard error."""
 
-    def __init__(self, said: str) -> None:
-        super().__init__(said)
-        self.said = said
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.said = message
 
 
 def open_ready_stream(command: Sequence[str], env: Mapping[str, str], seconds: float) -> socket.socket:

@@ -182,8 +182,8 @@ def _run_command(words: Sequence[str], folder: Path) -> None:
 def main(tools: str) -> int:
     """Install the editor and return the exit code."""
 
-    def say(told: Mapping[str, Any]) -> None:
-        print(json.dumps(told), flush=True)
+    def say(report: Mapping[str, Any]) -> None:
+        print(json.dumps(report), flush=True)
 
     try:
         folder = install_editor(Path(tools), lambda words: say({"say": words}))

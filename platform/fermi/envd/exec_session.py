@@ -171,15 +171,15 @@ class ExecSession:
         finally:
             transport.abort()
 
-    def _obey(self, said: Mapping[str, Any], given: asyncio.StreamWriter) -> None:
+    def _obey(self, message: Mapping[str, Any], given: asyncio.StreamWriter) -> None:
         assert self.child
-        if "resize" in said and self.tty:
-            self._resize(said["resize"])
-        if name := said.get("signal"):
+        if "resize" in message and self.tty:
+            self._resize(message["resize"])
+        if name := message.get("signal"):
             number = getattr(signal, f"SIG{str(name).removeprefix('SIG')}", None)
             if number is not None and not self.child.ended.done():
                 self._signal(int(number))
-        if said.get("end"):
+        if message.get("end"):
             given.write(END_OF_INPUT) if self.tty else given.close()
 
     def _signal(self, number: int) -> None:

@@ -20,8 +20,8 @@ from fermi.runner.package_cache import PackagesError, prepare_packages
 def main(python: str, requirements: str, cache: str) -> int:
     """Prepare the packages and return the exit code."""
 
-    def say(told: Mapping[str, Any]) -> None:
-        print(json.dumps(told), flush=True)
+    def say(report: Mapping[str, Any]) -> None:
+        print(json.dumps(report), flush=True)
 
     try:
         folder = prepare_packages(python, requirements, "pip", Path(cache), lambda line: say({"say": line}))

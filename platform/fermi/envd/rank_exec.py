@@ -126,9 +126,9 @@ async def _read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
     return wire.parse_line(coming.result())
 
 
-async def _write_message(writer: asyncio.StreamWriter, said: Mapping[str, Any]) -> None:
+async def _write_message(writer: asyncio.StreamWriter, message: Mapping[str, Any]) -> None:
     with contextlib.suppress(OSError):
-        writer.write(wire.encode_line(said))
+        writer.write(wire.encode_line(message))
         await writer.drain()
 
 

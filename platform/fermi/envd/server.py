@@ -90,8 +90,8 @@ class EnvdConnection:
         else:
             raise protocol.ProtocolError(f"nothing is called {what}")
 
-    async def _say(self, said: dict[str, Any]) -> None:
-        self.writer.write(protocol.encode_line(said))
+    async def _say(self, message: dict[str, Any]) -> None:
+        self.writer.write(protocol.encode_line(message))
         await self.writer.drain()
 
     # --- ports ---

@@ -40,7 +40,7 @@ REQUIREMENT_PATTERN = re.compile(
 SendMessage = Callable[[dict[str, Any]], None]
 
 
-def install_packages(home: str, request: dict[str, Any], tell: SendMessage) -> dict[str, Any]:
+def install_packages(home: str, request: dict[str, Any], send: SendMessage) -> dict[str, Any]:
     """Install packages and return `exit`, pip's exit code. `packages`: requirements; `python`: as in a survey. Raises
     InsideRefusedError if there is no pip and no uv, or if it takes longer than TIMEOUT_SECONDS; ValueError for an
     invalid requirement."""
@@ -51,8 +51,8 @@ def install_packages(home: str, request: dict[str, Any], tell: SendMessage) -> d
     os.makedirs(home, 0o700, exist_ok=True)
     lock = os.open(os.path.join(home, "install.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        wait_for_lock(lock, limit, tell)
-        return {"exit": run_command(home, command, lock, limit, tell), "python": python}
+        wait_for_lock(lock, limit, send)
+        return {"exit": run_command(home, command, lock, limit, send), "python": python}
     finally:
         os.close(lock)
 
@@ -85,7 +85,7 @@ def build_command(python: str) -> list[str]:
     raise protocol.InsideRefusedError("INSIDE_NO_PIP", python=python)
 
 
-def wait_for_lock(lock: int, limit: float, tell: SendMessage) -> None:
+def wait_for_lock(lock: int, limit: float, send: SendMessage) -> None:
     """Wait until no other installation runs here. Raises InsideRefusedError after `limit`."""
     told = 0.0
     while True:
@@ -96,12 +96,12 @@ def wait_for_lock(lock: int, limit: float, tell: SendMessage) -> None:
         if time.monotonic() > limit:
             raise protocol.InsideRefusedError("INSIDE_INSTALL_SLOW", seconds=round(TIMEOUT_SECONDS))
         if time.monotonic() >= told:
-            tell({"of": "install", "waiting": True})
+            send({"of": "install", "waiting": True})
             told = time.monotonic() + KEEPALIVE_SECONDS
         time.sleep(POLL_SECONDS)
 
 
-def run_command(home: str, command: Sequence[str], lock: int, limit: float, tell: SendMessage) -> int:
+def run_command(home: str, command: Sequence[str], lock: int, limit: float, send: SendMessage) -> int:
     """Run the command to its end, report its output, and return its exit code. It holds the lock, too. Raises
     InsideRefusedError after `limit`."""
     log = os.path.join(home, "install.log")
@@ -120,7 +120,7 @@ def run_command(home: str, command: Sequence[str], lock: int, limit: float, tell
             while told < MAX_OUTPUT_BYTES and (piece := said.read(CHUNK_BYTES)):
                 told += len(piece)
                 silent_at = time.monotonic() + KEEPALIVE_SECONDS
-                tell({"of": "install", "output": decoder.decode(piece)})
+                send({"of": "install", "output": decoder.decode(piece)})
             if code is not None:
                 return code
             if time.monotonic() > limit:
@@ -129,6 +129,6 @@ def run_command(home: str, command: Sequence[str], lock: int, limit: float, tell
                 process.wait()
                 raise protocol.InsideRefusedError("INSIDE_INSTALL_SLOW", seconds=round(TIMEOUT_SECONDS))
             if time.monotonic() >= silent_at:
-                tell({"of": "install", "output": ""})
+                send({"of": "install", "output": ""})
                 silent_at = time.monotonic() + KEEPALIVE_SECONDS
             time.sleep(POLL_SECONDS)

@@ -82,17 +82,17 @@ def _build_folder_env(spec: JobSpec) -> dict[str, Value]:
     return {name: place for name, place in places.items() if place}
 
 
-def build_node_env(shared: Mapping[str, Value], place: Placement) -> dict[str, Value]:
+def build_node_env(shared: Mapping[str, Value], placement: Placement) -> dict[str, Value]:
     """Return the variables of a node's ranks. `shared`: the result of `build_job_env`, built once for all nodes."""
-    node = place.node
+    node = placement.node
     threads = max(1, node.cpu_cores // node.processes) if node.has_cuda else 1
     env: dict[str, Value] = {
         "OMP_NUM_THREADS": str(threads),
         **network.build_node_env(node, str(shared["FERMI_BACKEND"]), infiniband=shared.get("NCCL_IB_DISABLE") == "0"),
         **shared,
         "LOCAL_WORLD_SIZE": str(node.processes),
-        "NODE_RANK": str(place.node_rank),
-        "GROUP_RANK": str(place.node_rank),
+        "NODE_RANK": str(placement.node_rank),
+        "GROUP_RANK": str(placement.node_rank),
         "FERMI_NODE": node.name,
     }
     if node.emulated:

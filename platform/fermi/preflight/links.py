@@ -74,13 +74,13 @@ class _LinkJudge:
             if rank and rank not in self.silent and not self.facts.joined(rank):
                 self._without_head(rank, self.facts.get(rank, "head"))
 
-    def _without_head(self, rank: int, seen: Fact) -> None:
+    def _without_head(self, rank: int, fact: Fact) -> None:
         """A node that did not find the head: it came too late, or the head's name leads it astray."""
-        if seen.get("late"):
+        if fact.get("late"):
             finding = PreflightFinding("answer", FAIL, "NODE_LATE", {"node": self.names[rank]})
             self._explain(rank, finding)
             return
-        asked, resolved = seen.get("asked", ""), set(seen.get("resolved", ()))
+        asked, resolved = fact.get("asked", ""), set(fact.get("resolved", ()))
         right = self._addresses(0)
         about = {"node": self.names[rank], "name": asked, "peer": self.names[0]}
         if not resolved:
@@ -88,7 +88,7 @@ class _LinkJudge:
         elif resolved & right or not right:
             return
         else:
-            where = seen.get("source") or "DNS"
+            where = fact.get("source") or "DNS"
             params = {
                 **about,
                 "found": _format_addresses(resolved),
@@ -274,10 +274,10 @@ class _LinkJudge:
         return self._too_slow([mbps], usual, "LINK_SLOW", {"from": self.names[pair[0]], "to": self.names[pair[1]]})
 
     @staticmethod
-    def _too_slow(found: Sequence[float], usual: float, code: str, params: Mapping[str, Any]) -> PreflightFinding:
-        level = FAIL if min(found) < usual * SLOW_FAIL_SHARE else WARN
+    def _too_slow(times: Sequence[float], usual: float, code: str, params: Mapping[str, Any]) -> PreflightFinding:
+        level = FAIL if min(times) < usual * SLOW_FAIL_SHARE else WARN
         return PreflightFinding(
-            "bandwidth", level, code, {**params, "found": round(min(found)), "usual": round(usual)}, min(found)
+            "bandwidth", level, code, {**params, "found": round(min(times)), "usual": round(usual)}, min(times)
         )
 
     def _far(self) -> None:

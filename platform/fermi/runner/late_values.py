@@ -25,33 +25,33 @@ class Late(Enum):
 LATE_TEXTS = {late: f"<{late.value}>" for late in Late}
 
 
-def resolve(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]) -> str:
+def resolve(value: str | Late | tuple[str | Late, ...], values: Mapping[Late, str]) -> str:
     """Return the value as text. Raises KeyError if an engine did not bind one of its late values."""
-    return "".join(known[piece] if isinstance(piece, Late) else piece for piece in _split_pieces(value))
+    return "".join(values[piece] if isinstance(piece, Late) else piece for piece in _split_pieces(value))
 
 
-def has_unknown_values(value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]) -> bool:
+def has_unknown_values(value: str | Late | tuple[str | Late, ...], values: Mapping[Late, str]) -> bool:
     """Return True if the value has parts that are not known."""
-    return any(isinstance(piece, Late) and piece not in known for piece in _split_pieces(value))
+    return any(isinstance(piece, Late) and piece not in values for piece in _split_pieces(value))
 
 
 def encode_value(
-    value: str | Late | tuple[str | Late, ...], known: Mapping[Late, str]
+    value: str | Late | tuple[str | Late, ...], values: Mapping[Late, str]
 ) -> str | list[str | dict[str, str]]:
     """Return the value for JSON: text if all is known, else its pieces, of which some stay late."""
-    if not has_unknown_values(value, known):
-        return resolve(value, known)
+    if not has_unknown_values(value, values):
+        return resolve(value, values)
     return [
-        {"late": piece.value} if isinstance(piece, Late) and piece not in known else resolve(piece, known)
+        {"late": piece.value} if isinstance(piece, Late) and piece not in values else resolve(piece, values)
         for piece in _split_pieces(value)
     ]
 
 
-def decode_value(written: str | list[str | dict[str, str]], known: Mapping[Late, str]) -> str:
+def decode_value(written: str | list[str | dict[str, str]], values: Mapping[Late, str]) -> str:
     """Return the text of what `encode_value` has made. Raises KeyError if an engine did not bind a late value."""
     if isinstance(written, str):
         return written
-    return "".join(known[Late(piece["late"])] if isinstance(piece, dict) else piece for piece in written)
+    return "".join(values[Late(piece["late"])] if isinstance(piece, dict) else piece for piece in written)
 
 
 def _split_pieces(value: str | Late | tuple[str | Late, ...]) -> tuple[str | Late, ...]:

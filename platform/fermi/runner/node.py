@@ -104,7 +104,7 @@ class Node:
         folder: str = "",
         lock: int | None = None,
         whole: bool = False,
-        tell: ReportPulses | None = None,
+        report_pulses: ReportPulses | None = None,
         tell_seconds: float = 1.0,
         tell_used: ReportPulses | None = None,
     ) -> None:
@@ -136,7 +136,7 @@ class Node:
         self.watch: RankWatcher | None = None
         if spec.get("pulse"):
             seconds = spec.get("pulse_seconds", tell_seconds)
-            self.watch = RankWatcher(spec["cwd"], spec.get("hang_seconds"), tell, seconds, spec["env"])
+            self.watch = RankWatcher(spec["cwd"], spec.get("hang_seconds"), report_pulses, seconds, spec["env"])
         self.tell_used = tell_used
         self.xids = XidReader(read_visible_gpus(spec))
         measured = tell_used and spec.get("measured", True)
@@ -632,7 +632,7 @@ def build_node(spec: dict[str, Any], paths: RunnerPaths, lock: int) -> Node:
     stops, save = StopRequests(signal.SIGTERM, path=paths.stop), StatusFile(paths, len(spec["ranks"])).save
     return Node(
         spec, stops, save, folder=paths.folder, lock=lock,
-        tell=PulseFile(paths.pulse).save, tell_used=TelemetryFile(paths.telemetry).save,
+        report_pulses=PulseFile(paths.pulse).save, tell_used=TelemetryFile(paths.telemetry).save,
     )  # fmt: skip
 
 

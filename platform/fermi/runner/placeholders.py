@@ -31,9 +31,9 @@ OWN_PREFIX = "FERMI_"
 def fill_text(text: str, env: Mapping[str, str]) -> str:
     """Return `text` with the values that `env`, of one rank, has for its placeholders."""
 
-    def value(found: re.Match[str]) -> str:
-        escaped, name = found.groups()
-        return f"{{{escaped}}}" if escaped else env.get(VARIABLES[name], found[0])
+    def value(match: re.Match[str]) -> str:
+        escaped, name = match.groups()
+        return f"{{{escaped}}}" if escaped else env.get(VARIABLES[name], match[0])
 
     return _TOKEN.sub(value, text) if "{" in text else text
 

@@ -194,7 +194,13 @@ def main(job_dir: str, run_dir: str) -> int:
     takers = {rank: one.write for rank, one in lines.items()}
     pipes = OutputPipes(takers, [one.flush for one in lines.values()])
     node = Node(
-        spec, stops, write_status, pipes, tell=write_pulses, tell_seconds=PULSE_SECONDS, tell_used=write_telemetry
+        spec,
+        stops,
+        write_status,
+        pipes,
+        report_pulses=write_pulses,
+        tell_seconds=PULSE_SECONDS,
+        tell_used=write_telemetry,
     )
     node.run()
     return report_end(node, lines)

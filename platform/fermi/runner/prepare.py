@@ -70,5 +70,5 @@ def _wait_for_nodes(rendezvous: Rendezvous, log: barrier.LogLine, is_stopped: ba
     return rendezvous.head
 
 
-def _decode_env(env: dict[str, Any], known: dict[Late, str]) -> dict[str, str]:
-    return {name: decode_value(value, known) for name, value in env.items()}
+def _decode_env(env: dict[str, Any], values: dict[Late, str]) -> dict[str, str]:
+    return {name: decode_value(value, values) for name, value in env.items()}

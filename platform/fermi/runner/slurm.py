@@ -143,7 +143,13 @@ def build_node(spec: dict[str, Any], paths: RunnerPaths) -> Node:
     stops = StopRequests(signal.SIGTERM, signal.SIGURG, heard=(signal.SIGTERM,), path=paths.stop)
     pulses, used = PulseFile(paths.pulse), TelemetryFile(paths.telemetry)
     node = Node(
-        spec, stops, save, folder=paths.folder, tell=pulses.save, tell_seconds=PULSE_SECONDS, tell_used=used.save
+        spec,
+        stops,
+        save,
+        folder=paths.folder,
+        report_pulses=pulses.save,
+        tell_seconds=PULSE_SECONDS,
+        tell_used=used.save,
     )
     numbers = {name: int(os.environ.get(name, "-1")) for name in ("SLURM_PROCID", "SLURM_NODEID")}
     where = {"host": os.environ.get("SLURMD_NODENAME", ""), "head": os.environ.get("FERMI_HEAD", "")}

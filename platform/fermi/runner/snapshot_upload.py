@@ -60,8 +60,8 @@ def upload_snapshot(folder: str, limits: dict[str, int], wanted: BinaryIO, outpu
     return 0
 
 
-def _write_line(out: BinaryIO, said: dict[str, Any]) -> None:
-    out.write(json.dumps(said).encode() + b"\n")
+def _write_line(out: BinaryIO, message: dict[str, Any]) -> None:
+    out.write(json.dumps(message).encode() + b"\n")
 
 
 def _write_refusal(out: BinaryIO, problem: str, params: dict[str, Any]) -> int:

@@ -65,12 +65,12 @@ class RankWatcher:
         self,
         cwd: str,
         patience: float | None = None,
-        tell: ReportPulses | None = None,
+        report_pulses: ReportPulses | None = None,
         tell_seconds: float = PERIOD_SECONDS,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.env = {} if env is None else env
-        self.cwd, self.fixed, self.tell, self.tell_seconds = cwd, patience, tell, tell_seconds
+        self.cwd, self.fixed, self.tell, self.tell_seconds = cwd, patience, report_pulses, tell_seconds
         self.watched: dict[int, WatchedRank] = {}  # by rank
         self.due = self.tell_at = time.monotonic() + PERIOD_SECONDS
         self.read_at = math.inf

@@ -191,15 +191,15 @@ def _hash_file(file: BinaryIO) -> str:
     return digest.hexdigest()
 
 
-def _put_file(folders: _OpenFolders, tree: str, wanted: SnapshotFile, content: Any, archive: str) -> None:
+def _put_file(folders: _OpenFolders, tree: str, file: SnapshotFile, content: Any, archive: str) -> None:
     """Write a file next to the tree, where no rank writes, and move it to its place."""
-    there, name = folders.open_parent(wanted.path, make=True), wanted.path.rpartition("/")[2]
+    there, name = folders.open_parent(file.path, make=True), file.path.rpartition("/")[2]
     made = f"{tree}.new-{os.urandom(8).hex()}"
     try:
-        if wanted.link:
-            os.symlink(wanted.link, made)
+        if file.link:
+            os.symlink(file.link, made)
         else:
-            code.write_file(made, wanted, content, archive)
+            code.write_file(made, file, content, archive)
         if folders.owner:
             os.chown(made, *folders.owner, follow_symlinks=False)
         os.rename(made, name, dst_dir_fd=there)

@@ -44,17 +44,21 @@ class Capacity:
             if window.ends > snapshot.now and window.begins > snapshot.now
         )
 
-    def ready(self, place: EnvironmentInfo) -> ReadyKey:
+    def ready(self, environment: EnvironmentInfo) -> ReadyKey:
         """Return how soon the environment comes free. Declared ends come before expected ones: a task that needs it
         then knows when it starts."""
-        held = self.holders.get(place.id)
+        held = self.holders.get(environment.id)
         if held is None:
-            return (0, self.now, place.id)
+            return (0, self.now, environment.id)
         if held.task in self.leaving:
-            return (1, held.since, place.id)
+            return (1, held.since, environment.id)
         if held.until is not None:  # before what is only foreseen: whoever needs it then knows when it begins
-            return (2, max(held.until, self.now), place.id)
-        return (4, held.since, place.id) if held.expected is None else (3, max(held.expected, self.now), place.id)
+            return (2, max(held.until, self.now), environment.id)
+        return (
+            (4, held.since, environment.id)
+            if held.expected is None
+            else (3, max(held.expected, self.now), environment.id)
+        )
 
     def start(self, task: str, places: Iterable[EnvironmentInfo]) -> None:
         """Give the environments to a task that starts."""
@@ -156,27 +160,27 @@ class Capacity:
         return chosen + [place for place in places if place.id not in ids and place.id not in self.holders]
 
     def _after_windows(self, task: WaitingTask) -> Callable[[EnvironmentInfo], ReadyKey]:
-        def key(place: EnvironmentInfo) -> ReadyKey:
-            grade, moment, name = self.ready(place)
+        def key(environment: EnvironmentInfo) -> ReadyKey:
+            grade, moment, name = self.ready(environment)
             at = moment if grade in (2, 3) else self.now
-            after = self.skip_reservations(place, task, at)
+            after = self.skip_reservations(environment, task, at)
             return (grade, moment, name) if after == at else (max(grade, 2), after, name)
 
         return key
 
-    def skip_reservations(self, place: EnvironmentInfo, task: WaitingTask, moment: float) -> float:
+    def skip_reservations(self, environment: EnvironmentInfo, task: WaitingTask, moment: float) -> float:
         """Return the time at which the task could start there, after the reservations of others."""
-        for window in self.windows.get(place.id, ()):
+        for window in self.windows.get(environment.id, ()):
             end = ALWAYS if task.max_run is None else moment + task.max_run
             if conflicts_with(window, task.project, moment, end):
                 moment = window.ends
         return moment
 
-    def sure(self, place: EnvironmentInfo) -> float | None:
+    def sure(self, environment: EnvironmentInfo) -> float | None:
         """Return when the environment is free at the latest by what was declared; None: unknown."""
-        if place.id in self.started:
+        if environment.id in self.started:
             return None
-        held = self.holders.get(place.id)
+        held = self.holders.get(environment.id)
         if held is None:
             return self.now
         return None if held.until is None or held.task in self.leaving else max(held.until, self.now)

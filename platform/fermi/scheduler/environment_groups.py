@@ -39,9 +39,9 @@ def conflicts_with(window: Reservation, project: str, begin: float, end: float) 
     return (window.project is None or window.project != project) and window.begins < end and begin < window.ends
 
 
-def quality_key(place: EnvironmentInfo) -> tuple[int, str]:
+def quality_key(environment: EnvironmentInfo) -> tuple[int, str]:
     """Return the sort key by health: the best first."""
-    return (place.health, place.id)
+    return (environment.health, environment.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +87,33 @@ class EnvironmentPool:
         for lot in self.lots.values():
             lot.places.sort(key=sort_key, reverse=True)
 
-    def add(self, place: EnvironmentInfo, reserved_until: float = ALWAYS) -> None:
+    def add(self, environment: EnvironmentInfo, reserved_until: float = ALWAYS) -> None:
         """Add an environment to its group."""
-        windows = self.windows.get(place.id, ())
-        key = (*kind_key(place), reserved_until, *(window.id for window in windows))
+        windows = self.windows.get(environment.id, ())
+        key = (*kind_key(environment), reserved_until, *(window.id for window in windows))
         lot = self.lots.get(key)
         if lot is None:
-            lot = self.lots[key] = EnvironmentGroup(place, windows, reserved_until, where=(place.cluster, place.zone))
+            lot = self.lots[key] = EnvironmentGroup(
+                environment, windows, reserved_until, where=(environment.cluster, environment.zone)
+            )
             self._add(lot)
-        lot.places.append(place)
-        lot.linked = lot.linked or bool(place.link)
-        self.of[place.id] = lot
+        lot.places.append(environment)
+        lot.linked = lot.linked or bool(environment.link)
+        self.of[environment.id] = lot
 
-    def remove(self, place: EnvironmentInfo) -> None:
+    def remove(self, environment: EnvironmentInfo) -> None:
         """Remove an environment."""
-        places = self.of.pop(place.id).places
+        places = self.of.pop(environment.id).places
         for at in range(len(places) - 1, -1, -1):
-            if places[at] is place:
+            if places[at] is environment:
                 del places[at]
                 return
 
-    def reserve(self, place: EnvironmentInfo, until: float) -> None:
+    def reserve(self, environment: EnvironmentInfo, until: float) -> None:
         """Reserve an environment for an earlier task that starts at `until`."""
-        self.remove(place)
-        self.add(place, until)
-        self.of[place.id].places.sort(key=quality_key, reverse=True)
+        self.remove(environment)
+        self.add(environment, until)
+        self.of[environment.id].places.sort(key=quality_key, reverse=True)
 
     def list_matching(self, request: CapacityRequest) -> list[EnvironmentGroup]:
         """Return the groups of the kinds asked for, the smallest environments first, whether any are left in them or
@@ -152,12 +154,22 @@ def _size_key(group: EnvironmentGroup) -> int:
     return group.kind.gpus
 
 
-def kind_key(place: EnvironmentInfo) -> tuple[Any, ...]:
+def kind_key(environment: EnvironmentInfo) -> tuple[Any, ...]:
     """Return what environments of one group have in common."""
-    labels = tuple(sorted(place.labels.items())) if place.labels else ()
-    owner = "" if place.shared else place.project
-    made = bool(place.made_for)
-    return (owner, place.shared, place.cluster, place.zone, place.zone_name, place.gpu_type, place.gpus, made, labels)
+    labels = tuple(sorted(environment.labels.items())) if environment.labels else ()
+    owner = "" if environment.shared else environment.project
+    made = bool(environment.made_for)
+    return (
+        owner,
+        environment.shared,
+        environment.cluster,
+        environment.zone,
+        environment.zone_name,
+        environment.gpu_type,
+        environment.gpus,
+        made,
+        labels,
+    )
 
 
 def build_request(task: WaitingTask, project: Project | None = None) -> CapacityRequest:
@@ -173,14 +185,14 @@ def build_request(task: WaitingTask, project: Project | None = None) -> Capacity
 _ANY_VALUE: frozenset[str] = frozenset()
 
 
-def is_of_kind(select: Select, place: EnvironmentInfo) -> bool:
+def is_of_kind(select: Select, environment: EnvironmentInfo) -> bool:
     """Return whether an environment is of the kind asked for, whoever holds it now; `exclude` does not count."""
     return (
-        not place.made_for
-        and (not select.gpu_types or place.gpu_type in select.gpu_types)
-        and (not select.zones or place.zone in select.zones or place.zone_name in select.zones)
-        and place.gpus >= _get_min_gpus(select)
-        and all(place.labels.get(name) == value for name, value in select.labels.items())
+        not environment.made_for
+        and (not select.gpu_types or environment.gpu_type in select.gpu_types)
+        and (not select.zones or environment.zone in select.zones or environment.zone_name in select.zones)
+        and environment.gpus >= _get_min_gpus(select)
+        and all(environment.labels.get(name) == value for name, value in select.labels.items())
     )
 
 

@@ -24,14 +24,18 @@ MAX_COMBINATIONS = 64
 MAX_ALTERNATIVES = 8
 
 
-def matches_request(select: Select, place: EnvironmentInfo) -> bool:
+def matches_request(select: Select, environment: EnvironmentInfo) -> bool:
     """Return whether the environment is of the kind asked for, whoever holds it now."""
-    return place.id not in select.exclude and is_of_kind(select, place)
+    return environment.id not in select.exclude and is_of_kind(select, environment)
 
 
-def is_open_to(project: str, cluster: str, place: EnvironmentInfo) -> bool:
+def is_open_to(project: str, cluster: str, environment: EnvironmentInfo) -> bool:
     """Return whether tasks of the project may run there. `cluster` empty: any."""
-    return place.usable and (place.shared or place.project == project) and cluster in ("", place.cluster)
+    return (
+        environment.usable
+        and (environment.shared or environment.project == project)
+        and cluster in ("", environment.cluster)
+    )
 
 
 def choose_environments(

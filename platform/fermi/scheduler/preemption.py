@@ -225,9 +225,9 @@ def _group_victims(
     groups: dict[tuple[str, str], tuple[list[EnvironmentInfo], Gains]] = {}
     left_out = set(request.select.exclude)
 
-    def group(lot: EnvironmentGroup) -> tuple[list[EnvironmentInfo], Gains]:
-        zone = lot.kind.zone if request.select.same_zone else ""
-        return groups.setdefault((lot.kind.cluster, zone), ([], {}))
+    def group(group: EnvironmentGroup) -> tuple[list[EnvironmentInfo], Gains]:
+        zone = group.kind.zone if request.select.same_zone else ""
+        return groups.setdefault((group.kind.cluster, zone), ([], {}))
 
     for lot in capacity.list_open_groups(request, task.max_run):
         if lot.kept == ALWAYS:  # it starts only when others have gone, and might not end in time any more

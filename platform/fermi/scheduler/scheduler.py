@@ -226,14 +226,14 @@ class SchedulingPass:
     def _for_turn(self) -> Problem:
         return Problem("", "WAITING_FOR_TURN", {"ahead": len(set(self.board.kept.values()))})
 
-    def _for_window(self, found: Any, place: EnvironmentInfo) -> Problem:
+    def _for_window(self, found: Any, environment: EnvironmentInfo) -> Problem:
         window = found[1]
         if window.project is None:
-            params = {"environment": place.name, "until": window.ends}
+            params = {"environment": environment.name, "until": window.ends}
             return Problem("", "WAITING_FOR_MAINTENANCE", params)
         owner = self.scene.projects.get(window.project)
         name = owner.name or owner.id if owner else window.project
-        params = {"environment": place.name, "project": name, "until": window.ends}
+        params = {"environment": environment.name, "project": name, "until": window.ends}
         return Problem("", "WAITING_FOR_RESERVATION", params)
 
     def _unfit(self, select: Select | None) -> Problem:

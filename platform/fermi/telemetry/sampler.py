@@ -28,14 +28,14 @@ class TelemetrySampler:
         folders: Iterable[str] = (),
         visible: str | None = None,
         root: str = "/",
-        known: GpuReader | None = None,
+        reader: GpuReader | None = None,
         xids: XidReader | None = None,
     ) -> None:
         self._files, self._rates = ProcFiles(root), CounterRates()
         self._node = NodeReader(self._files, self._rates, folders)
         self._ranks = RankReader(self._files, self._rates)
         self.emulated = visible == ""
-        self._gpus = None if self.emulated else known or gpus.find_gpu_reader(visible, self._rates)
+        self._gpus = None if self.emulated else reader or gpus.find_gpu_reader(visible, self._rates)
         self._xids = xids or XidReader(visible)
 
     def sample(self, ranks: Mapping[int, int] | None = None, places: Mapping[int, int] | None = None) -> dict[str, Any]:

@@ -26,15 +26,15 @@ class ChildProcess:
         name: str,
         command: Sequence[str | Path],
         env: dict[str, str],
-        wanted: Callable[[str], bool] = console.accept_all,
+        is_shown: Callable[[str], bool] = console.accept_all,
         inherits: Sequence[int] = (),
         *,
         is_asked: bool = False,
     ) -> None:
-        """`wanted` returns whether a line of its output is shown. `inherits`: file descriptors that it gets.
+        """`is_shown` returns whether a line of its output is shown. `inherits`: file descriptors that it gets.
         `is_asked`: it has a connection to the supervisor for liveness requests (`server.liveness`)."""
         self.name = name
-        self.wanted = wanted
+        self.wanted = is_shown
         self.command = [str(part) for part in command]
         self.env = env
         self.inherits = inherits

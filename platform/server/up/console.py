@@ -35,8 +35,8 @@ def accept_all(line: str) -> bool:
     return True
 
 
-def copy_output(source: IO[str], name: str, wanted: Callable[[str], bool]) -> None:
-    """Print the lines of a process's output for which `wanted` returns True, without blank lines."""
+def copy_output(source: IO[str], name: str, is_shown: Callable[[str], bool]) -> None:
+    """Print the lines of a process's output for which `is_shown` returns True, without blank lines."""
     for line in source:
-        if wanted(line) and not line.isspace():
+        if is_shown(line) and not line.isspace():
             print_line(line.rstrip("\n"), name=name)

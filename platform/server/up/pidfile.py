@@ -91,10 +91,10 @@ class Pidfile:
         """Delete the published address."""
         (self.data / "run" / "url").unlink(missing_ok=True)
 
-    def write(self, known: Iterable[PlatformProcess]) -> None:
+    def write(self, processes: Iterable[PlatformProcess]) -> None:
         """Replace the list of processes atomically."""
         new = self.dir / "processes.json.new"
-        new.write_text(json.dumps([asdict(process) for process in known]))
+        new.write_text(json.dumps([asdict(process) for process in processes]))
         new.replace(self.dir / "processes.json")
 
     def processes(self) -> list[PlatformProcess]:

@@ -42,8 +42,8 @@ class ProcessSupervision:
     """Checks all children. `pid`: the supervisor's. `notes`: the file that `/readyz` reads. `standing`: notes that hold
     for as long as it runs."""
 
-    def __init__(self, pid: int, notes: Path, standing: Sequence[dict[str, Any]] = ()) -> None:
-        self._pid, self._path, self._standing = pid, notes, standing
+    def __init__(self, pid: int, notes: Path, lasting: Sequence[dict[str, Any]] = ()) -> None:
+        self._pid, self._path, self._standing = pid, notes, lasting
         self._start = limits.read_process_settings(pid)
         self._at = time.monotonic()
         self._subjects: dict[str, _WatchedProcess] = {}

@@ -170,7 +170,7 @@ class Platform:
         self,
         name: str,
         command: list[str | Path],
-        wanted: Callable[[str], bool] = console.accept_all,
+        is_shown: Callable[[str], bool] = console.accept_all,
         inherits: Sequence[int] = (),
         more: Mapping[str, str] | None = None,
         *,
@@ -178,7 +178,7 @@ class Platform:
     ) -> ChildProcess:
         if self.ending.is_set():
             raise StartInterruptedError
-        child = ChildProcess(name, command, {**self._env, **(more or {})}, wanted, inherits, is_asked=is_asked)
+        child = ChildProcess(name, command, {**self._env, **(more or {})}, is_shown, inherits, is_asked=is_asked)
         child.on_change = self._write_record
         self.children.append(child)
         child.start()

@@ -49,12 +49,12 @@ class Watchdog:
         self._before: ProcessSample | None = None
         self._silent = self._stalled = 0.0
 
-    def check(self, passed: float, answer: bytes | None, seen: ProcessSample) -> WatchdogVerdict | None:
+    def check(self, passed: float, answer: bytes | None, sample: ProcessSample) -> WatchdogVerdict | None:
         """Return a verdict, or None where the process is fine. `passed`: seconds since the last check; `answer`: to the
         request that was sent then, None for none."""
-        own = _could_run(passed, self._before, seen)
-        self._before = seen
-        if seen.state in "Tt":
+        own = _could_run(passed, self._before, sample)
+        self._before = sample
+        if sample.state in "Tt":
             return WatchdogVerdict("PROCESS_STOPPED", ends=False)
         if self._answer is None and answer is None:
             return None

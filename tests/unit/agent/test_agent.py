@@ -73,7 +73,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
         lab.close()
 
 
-UNCONFINED = HostSandbox.from_paths(Path("/"), Path("/"), "python3", (), wanted=False)
+UNCONFINED = HostSandbox.from_paths(Path("/"), Path("/"), "python3", (), enabled=False)
 
 
 def worker(folder: Path) -> Worker:
@@ -149,7 +149,7 @@ def test_a_host_without_write_access_to_the_data_uses_its_own_tree_and_says_so(t
 def test_a_rank_runs_inside_an_environment_of_its_own_project_only(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox, "read_landlock_abi", lambda: 4)
     state = tmp_path / "state"
-    confining = HostSandbox.from_paths(state, tmp_path / "w", sys.executable, (), wanted=True)
+    confining = HostSandbox.from_paths(state, tmp_path / "w", sys.executable, (), enabled=True)
     host = HostContext(state, tmp_path / "w", sys.executable, confining)
     disk = EnvironmentDisk.from_environment(host.hosted, "env-a")
     disk.make("one")

@@ -43,11 +43,11 @@ def code(session: Session, action: str, of: tuple[str, ...], path: str, project:
         _print_diff(session, of)
 
 
-def _render_snapshots(found: list[Any]) -> Iterator[RenderableType]:
+def _render_snapshots(snapshots: list[Any]) -> Iterator[RenderableType]:
     rows = [
         [one["id"][:12], one["files"], f"{one['sizeBytes'] / (1 << 20):.1f}", describe_origin(one["origin"]),
          one["createdBy"], format_age(one["createdAt"])]
-        for one in found
+        for one in snapshots
     ]  # fmt: skip
     yield output.make_table(["ID", _("FILES"), "MiB", _("ORIGIN"), _("OWNER"), _("CREATED")], rows)
 

@@ -87,7 +87,7 @@ def _parse_price(given: str, price: str) -> float:
         raise click.UsageError(_("PRICE_NOT_A_NUMBER", given=given)) from None
 
 
-def _render_prices(found: PriceList) -> Iterator[RenderableType]:
+def _render_prices(prices: PriceList) -> Iterator[RenderableType]:
     rows: list[list[output.Cell]] = [
         [
             one["gpuType"] or ANY_VALUE,
@@ -95,12 +95,12 @@ def _render_prices(found: PriceList) -> Iterator[RenderableType]:
             one["perGpuHour"],
             format_time(one["since"]),
         ]
-        for one in found["prices"]
+        for one in prices["prices"]
     ]
     if not rows:
         yield output.make_line(_("NO_PRICES"))
         return
-    price = _("PRICE_PER_GPU_HOUR", currency=found["currency"])
+    price = _("PRICE_PER_GPU_HOUR", currency=prices["currency"])
     yield output.make_table([_("TYPE_OF_GPU"), _("ZONE"), price, _("HELD_SINCE")], rows)
 
 
@@ -117,12 +117,12 @@ def _translate_parts() -> dict[str, str]:
     }
 
 
-def _render_usage(found: UsageReport) -> Iterator[RenderableType]:
-    rows = [[one["name"] or one["key"], *_list_figures(one)] for one in found["items"]]
+def _render_usage(usage: UsageReport) -> Iterator[RenderableType]:
+    rows = [[one["name"] or one["key"], *_list_figures(one)] for one in usage["items"]]
     if len(rows) > 1:
-        rows.append([_("IN_ALL"), *_list_figures(found["total"])])
+        rows.append([_("IN_ALL"), *_list_figures(usage["total"])])
     headers = [_("NAME"), _("GPU_HOURS"), *_translate_parts().values(), _("HELD_NOW")]
-    yield output.make_table([*headers, _("COST_IN", currency=found["currency"]), _("GOODPUT"), _("ETTR")], rows)
+    yield output.make_table([*headers, _("COST_IN", currency=usage["currency"]), _("GOODPUT"), _("ETTR")], rows)
 
 
 def _list_figures(one: Any) -> list[output.Cell]:
@@ -138,13 +138,13 @@ def _format_share(share: float | None) -> str | None:
     return None if share is None else f"{share:.1%}"
 
 
-def _describe_flops(found: ModelFlops | None) -> list[tuple[str, str | None]]:
-    if found is None or found["peakTflops"] is None:
+def _describe_flops(flops: ModelFlops | None) -> list[tuple[str, str | None]]:
+    if flops is None or flops["peakTflops"] is None:
         return []
     share, tflops, peak = (
-        _format_share(found["utilisation"]) or "",
-        f"{found['tflops']:.4g}",
-        f"{found['peakTflops']:.4g}",
+        _format_share(flops["utilisation"]) or "",
+        f"{flops['tflops']:.4g}",
+        f"{flops['peakTflops']:.4g}",
     )
     return [(_("MODEL_FLOPS"), _("MODEL_FLOPS_IS", share=share, tflops=tflops, peak=peak))]
 

@@ -37,22 +37,22 @@ def drill(session: Session, task: str | None, file: str | None, minutes: float |
     return 0 if verdict and verdict["level"] == "pass" else EXIT_TRAINING_FAILED
 
 
-def render_drill(found: Drill) -> Iterator[RenderableType]:
-    saved = found["checkpoint"]
+def render_drill(drill: Drill) -> Iterator[RenderableType]:
+    saved = drill["checkpoint"]
     yield output.make_pairs(
         [
-            (_("DRILL_OF_RESTART"), found["id"]),
+            (_("DRILL_OF_RESTART"), drill["id"]),
             (_("CHECKPOINT_OF_DRILL"), saved and saved["path"]),
             (_("BYTES"), saved and saved["sizeBytes"]),
-            (_("KILLED_RANK"), None if found["rank"] is None else f"{found['rank']} ({found['node']})"),
-            (_("KILLED_AT_STEP"), found["killedStep"]),
-            (_("RESUMED_AT_STEP"), found["resumedStep"]),
-            (_("STEPS_LOST"), found["stepsLost"]),
-            (_("SECONDS_TO_RESTART"), found["restartSeconds"]),
-            (_("SECONDS_TO_STEP"), found["resumedSeconds"]),
+            (_("KILLED_RANK"), None if drill["rank"] is None else f"{drill['rank']} ({drill['node']})"),
+            (_("KILLED_AT_STEP"), drill["killedStep"]),
+            (_("RESUMED_AT_STEP"), drill["resumedStep"]),
+            (_("STEPS_LOST"), drill["stepsLost"]),
+            (_("SECONDS_TO_RESTART"), drill["restartSeconds"]),
+            (_("SECONDS_TO_STEP"), drill["resumedSeconds"]),
         ]
     )
-    if verdict := found["verdict"]:
+    if verdict := drill["verdict"]:
         yield Text.assemble(LEVEL_MARKS[verdict["level"]], (output.escape_controls(verdict["message"]), "bold"))
         if verdict["hint"]:
             yield output.make_line(f"  → {verdict['hint']}")

@@ -160,21 +160,23 @@ def _launch(mode: str, words: list[str], given: dict[str, Any]) -> int:
 
 
 def _complete_placement(
-    asked: placement.LaunchArguments, words: list[str], gpus: int
+    arguments: placement.LaunchArguments, words: list[str], gpus: int
 ) -> tuple[placement.LaunchPlacement, list[str]]:
     """Prompt for the command and the master's address where nothing else is wrong."""
     try:
-        place, alone = placement.find_placement(asked, os.environ, gpus), None
+        place, alone = placement.find_placement(arguments, os.environ, gpus), None
     except LaunchError as error:
         if error.code != "LAUNCH_MASTER_MISSING":
             raise
         place, alone = None, error
     if place and words:
         return place, words
-    words, address = prompts.prompt_for_missing(words, master=place is None, is_head=0 in (asked.rank, asked.node_rank))
+    words, address = prompts.prompt_for_missing(
+        words, master=place is None, is_head=0 in (arguments.rank, arguments.node_rank)
+    )
     if alone and not address:
         raise alone
-    return place or placement.find_placement(replace(asked, master_addr=address), os.environ, gpus), words
+    return place or placement.find_placement(replace(arguments, master_addr=address), os.environ, gpus), words
 
 
 def _build_rank_command(words: list[str]) -> list[str]:
@@ -193,9 +195,9 @@ def _build_rank_command(words: list[str]) -> list[str]:
     return words
 
 
-def _list_default_variables(place: placement.LaunchPlacement, gpus: int) -> dict[str, str]:
+def _list_default_variables(launch: placement.LaunchPlacement, gpus: int) -> dict[str, str]:
     """Return the variables that are set unless they are set already."""
-    threads = max(1, (os.cpu_count() or 1) // place.local_world_size) if gpus else 1
+    threads = max(1, (os.cpu_count() or 1) // launch.local_world_size) if gpus else 1
     wanted = {"OMP_NUM_THREADS": str(threads), "PYTHONUNBUFFERED": "1"}
     return {name: value for name, value in wanted.items() if name not in os.environ}
 
@@ -216,10 +218,10 @@ def _choose_port() -> int:
         return port
 
 
-def _print_placement(place: placement.LaunchPlacement, env: dict[str, str], words: list[str]) -> None:
+def _print_placement(launch: placement.LaunchPlacement, env: dict[str, str], words: list[str]) -> None:
     import shlex
 
-    for rank, local in place.ranks:
+    for rank, local in launch.ranks:
         values = {**env, **build_rank_env(rank, local)}
         click.echo(" ".join([*(f"{name}={shlex.quote(value)}" for name, value in values.items()), shlex.join(words)]))
 

@@ -147,9 +147,9 @@ def _read_address(name: str) -> str:
     return sys.stdin.read().strip()
 
 
-def _resolve_channel(known: list[NoticeChannel], name: str) -> str:
+def _resolve_channel(channels: list[NoticeChannel], name: str) -> str:
     """Return the id of the channel with this id or unique name."""
-    found = [one["id"] for one in known if one["name"] == name]
+    found = [one["id"] for one in channels if one["name"] == name]
     return found[0] if len(found) == 1 else name
 
 

@@ -73,35 +73,35 @@ def _render_queue(items: list[QueueItem]) -> Iterator[RenderableType]:
     yield output.make_table([*headers, _("REASON")], rows)
 
 
-def render_explanation(found: TaskQueue) -> Iterator[RenderableType]:
-    reason, engine, number = found["reason"], found["engine"], found["number"]
+def render_explanation(queue: TaskQueue) -> Iterator[RenderableType]:
+    reason, engine, number = queue["reason"], queue["engine"], queue["number"]
     position = engine["position"] if engine else None
     yield output.make_pairs(
         [
-            (_("TASK"), found["taskId"]),
-            (_("PLACE_IN_QUEUE"), _("NUMBER_OF_ALL", number=number, all=found["of"]) if number else None),
+            (_("TASK"), queue["taskId"]),
+            (_("PLACE_IN_QUEUE"), _("NUMBER_OF_ALL", number=number, all=queue["of"]) if number else None),
             (_("PLACE_IN_ENGINE"), position),
             (_("REASON"), reason["message"] if reason else None),
             ("", reason["hint"] if reason else None),
-            (_("BEGINS"), _describe_start(found) if number else format_time(engine and engine.get("begins"))),
+            (_("BEGINS"), _describe_start(queue) if number else format_time(engine and engine.get("begins"))),
         ]
     )
-    if found["after"]:
+    if queue["after"]:
         yield output.make_heading(_("MUST_END_FIRST"))
         yield output.make_table(
             [_("TASK"), _("NAME"), _("ENDS")],
             [[one["taskId"], one["name"] or _("TASK_OF_OTHERS"), format_time(one["until"]) or _("NOT_KNOWN")]
-             for one in found["after"]],
+             for one in queue["after"]],
         )  # fmt: skip
-    if found["needs"]:
+    if queue["needs"]:
         yield output.make_heading(_("KEPT_FOR_IT"))
         rows: list[list[output.Cell]] = [
-            [one["environmentId"], one["name"] or None, _name_holder(one)] for one in found["needs"]
+            [one["environmentId"], one["name"] or None, _name_holder(one)] for one in queue["needs"]
         ]
         yield output.make_table(["ID", _("ENVIRONMENT"), _("HELD_BY")], rows)
-    if found["sooner"]:
+    if queue["sooner"]:
         yield output.make_heading(_("WOULD_BEGIN_SOONER"))
-        for one in found["sooner"]:
+        for one in queue["sooner"]:
             yield output.make_line(f"  • {one['message']}")
             if one["hint"]:
                 yield output.make_line(f"    → {one['hint']}")

@@ -74,18 +74,18 @@ def quickstart(session: Session, listed: bool, shown: str | None, check: bool, *
     return _run_menu(known, values)
 
 
-def _find_entry(given: str, known: list[QuickstartEntry]) -> QuickstartEntry:
-    for entry in known:
+def _find_entry(given: str, entries: list[QuickstartEntry]) -> QuickstartEntry:
+    for entry in entries:
         if given in (str(entry.number), entry.id):
             return entry
-    names = ", ".join(f"{entry.number} ({entry.id})" for entry in known)
+    names = ", ".join(f"{entry.number} ({entry.id})" for entry in entries)
     raise click.UsageError(_("NO_SUCH_GUIDE", given=given, names=names))
 
 
-def _print_entries(known: list[QuickstartEntry]) -> None:
+def _print_entries(entries: list[QuickstartEntry]) -> None:
     for kind, heading in (("scene", _("WAYS_TO_START")), ("fix", _("PROBLEMS_AND_FIXES"))):
         click.echo(f"{heading}\n")
-        for entry in known:
+        for entry in entries:
             if entry.kind == kind:
                 click.echo(f"  {entry.number:>2}  {entry.id:<14} {entry.title}")
         click.echo("")
@@ -109,15 +109,15 @@ def _check_entry(entry: QuickstartEntry, values: dict[str, Any]) -> int:
     return EXIT_TRAINING_FAILED if any(look.level == "fail" for look in looks) else 0
 
 
-def _run_menu(known: list[QuickstartEntry], values: dict[str, Any]) -> int:
+def _run_menu(entries: list[QuickstartEntry], values: dict[str, Any]) -> int:
     """Run the menu until `q` or the end of input."""
     while True:
-        _print_entries(known)
+        _print_entries(entries)
         answer = click.prompt(_("ASK_NUMBER"), default="q", show_default=False).strip()
         if answer == "q":
             return 0
         try:
-            entry = _find_entry(answer, known)
+            entry = _find_entry(answer, entries)
         except click.UsageError as error:
             click.echo(error.message, err=True)
             continue

@@ -129,28 +129,28 @@ def _parse_moment(option: str, text: str | None) -> str | None:
         raise click.BadParameter(_("NOT_A_MOMENT", found=text), param_hint=option) from None
 
 
-def _render_limits(found: Limits) -> Iterator[RenderableType]:
-    use = found["use"]
-    money = found["currency"]
+def _render_limits(limits: Limits) -> Iterator[RenderableType]:
+    use = limits["use"]
+    money = limits["currency"]
     rows: list[list[output.Cell]] = [
-        ["mostGpus", found["mostGpus"], use["gpus"]],
-        ["guaranteedGpus", found["guaranteedGpus"], use["sharedGpus"]],
-        ["mostTasks", found["mostTasks"], use["tasks"]],
-        ["gpuHours", found["gpuHours"], format_gpu_hours(use["gpuHours"])],
-        ["budget", found["budget"], f"{use['cost']:.2f} {money}"],
-        ["atBudget", found["atBudget"], None],
-        ["weight", found["weight"], None],
-        ["gpuTypes", ", ".join(found["gpuTypes"]) or None, None],
-        ["zones", ", ".join(found["zones"]) or None, None],
-        ["priorities", ", ".join(found["priorities"]) or None, None],
-        ["longestRunSeconds", found["longestRunSeconds"], None],
-        ["userMostGpus", found["userMostGpus"], None],
-        ["userMostTasks", found["userMostTasks"], None],
-        ["userGpuHours", found["userGpuHours"], None],
-        ["maxEnvironments", found["maxEnvironments"], use["environments"]],
-        ["maxEnvironmentGpus", found["maxEnvironmentGpus"], use["environmentGpus"]],
-        ["userMaxEnvironments", found["userMaxEnvironments"], None],
-        ["userMaxEnvironmentGpus", found["userMaxEnvironmentGpus"], None],
+        ["mostGpus", limits["mostGpus"], use["gpus"]],
+        ["guaranteedGpus", limits["guaranteedGpus"], use["sharedGpus"]],
+        ["mostTasks", limits["mostTasks"], use["tasks"]],
+        ["gpuHours", limits["gpuHours"], format_gpu_hours(use["gpuHours"])],
+        ["budget", limits["budget"], f"{use['cost']:.2f} {money}"],
+        ["atBudget", limits["atBudget"], None],
+        ["weight", limits["weight"], None],
+        ["gpuTypes", ", ".join(limits["gpuTypes"]) or None, None],
+        ["zones", ", ".join(limits["zones"]) or None, None],
+        ["priorities", ", ".join(limits["priorities"]) or None, None],
+        ["longestRunSeconds", limits["longestRunSeconds"], None],
+        ["userMostGpus", limits["userMostGpus"], None],
+        ["userMostTasks", limits["userMostTasks"], None],
+        ["userGpuHours", limits["userGpuHours"], None],
+        ["maxEnvironments", limits["maxEnvironments"], use["environments"]],
+        ["maxEnvironmentGpus", limits["maxEnvironmentGpus"], use["environmentGpus"]],
+        ["userMaxEnvironments", limits["userMaxEnvironments"], None],
+        ["userMaxEnvironmentGpus", limits["userMaxEnvironmentGpus"], None],
     ]
     shown = [[name, output.format_cell(limit), output.format_cell(used)] for name, limit, used in rows]
     yield output.make_table([_("LIMIT"), _("AT_MOST"), _("USED_NOW")], shown)

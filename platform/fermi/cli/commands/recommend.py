@@ -46,18 +46,19 @@ def recommend(
     output.print_result(found, session.form, lambda: _render_recommendation(found))
 
 
-def _render_recommendation(found: FrameworkRecommendation) -> Iterator[RenderableType]:
-    for item in found["items"]:
+def _render_recommendation(recommendation: FrameworkRecommendation) -> Iterator[RenderableType]:
+    for item in recommendation["items"]:
         values = {**item["strategy"], **item["options"]}
         yield output.make_heading(f"{item['label']} ({item['framework']})")
         yield output.make_line(" ".join(f"{name}={output.format_cell(value)}" for name, value in values.items()) or "-")
         yield from (output.make_line(f"  {reason['message']}") for reason in item["reasons"])
-    if scene := next((one for one in reversed(found.get("scenes", ())) if one["fits"]), None):
+    if scene := next((one for one in reversed(recommendation.get("scenes", ())) if one["fits"]), None):
         labels = "/".join(one["label"] for one in scene["frameworks"])
         yield output.make_heading(_("SCENE_OF_NODES", name=scene["name"], frameworks=labels, feature=scene["feature"]))
-    if found["rejected"]:
+    if recommendation["rejected"]:
         yield output.make_heading(_("NOT_RECOMMENDED"))
         rows: list[list[output.Cell]] = [
-            [item["framework"], " ".join(reason["message"] for reason in item["reasons"])] for item in found["rejected"]
+            [item["framework"], " ".join(reason["message"] for reason in item["reasons"])]
+            for item in recommendation["rejected"]
         ]
         yield output.make_table([_("FRAMEWORK"), _("REASONS")], rows)

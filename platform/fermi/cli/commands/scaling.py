@@ -106,9 +106,9 @@ def _list_node_counts(most: int) -> Iterator[int]:
         count *= 2
 
 
-def _measure(fermi: Fermi, request: dict[str, Any], there: Sequence[Any], seconds: float) -> dict[str, Any]:
+def _measure(fermi: Fermi, request: dict[str, Any], environments: Sequence[Any], seconds: float) -> dict[str, Any]:
     """Run a task on these nodes, for this long after its warm-up, and return its speed; stop it whatever happens."""
-    keys = [one["id"] for one in there]
+    keys = [one["id"] for one in environments]
     config = {
         **request.get("distributedConfig", {}),
         **({"nodeIds": keys, "masterNode": keys[0]} if len(keys) > 1 else {}),
@@ -127,7 +127,7 @@ def _measure(fermi: Fermi, request: dict[str, Any], there: Sequence[Any], second
         if fermi.tasks.get(task)["status"] not in FINAL_STATUSES:
             fermi.tasks.stop(task)
             fermi.tasks.wait(task)
-    gpus = sum(one["gpuCount"] for one in there)
+    gpus = sum(one["gpuCount"] for one in environments)
     return {"nodes": len(keys), "gpus": gpus, "unit": name, "perSecond": speed, "taskId": task}
 
 

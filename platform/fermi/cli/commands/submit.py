@@ -180,24 +180,24 @@ def _wait_for_preview(session: Session, request: Any) -> TaskPreview:
     return found
 
 
-def _is_incomplete(found: TaskPreview) -> bool:
-    installed = found.get("packages")  # an older platform says nothing
-    return bool(installed and installed["looking"]) or bool(found.get("memoryLooking"))
+def _is_incomplete(preview: TaskPreview) -> bool:
+    installed = preview.get("packages")  # an older platform says nothing
+    return bool(installed and installed["looking"]) or bool(preview.get("memoryLooking"))
 
 
-def _render_preview(found: TaskPreview) -> Iterator[RenderableType]:
-    if found["ranks"]:
+def _render_preview(preview: TaskPreview) -> Iterator[RenderableType]:
+    if preview["ranks"]:
         rows: list[list[output.Cell]] = [
             [rank["rank"], rank["nodeRank"], rank["localRank"], rank["environmentName"], rank["environmentId"],
              "cpu" if rank["device"] is None else f"gpu {rank['device']}"]
-            for rank in found["ranks"]
+            for rank in preview["ranks"]
         ]  # fmt: skip
         headers = [_("RANK"), _("NODE"), _("LOCAL_RANK"), _("ENVIRONMENT"), "ID", _("DEVICE")]
-        yield output.make_table(headers, rows, title=_("PROCESSES_COUNTED", count=found["worldSize"]))
-        yield from _render_variables([*found["ranks"]])
-    yield from render_placements(found.get("environments") or ())  # an older platform has none
-    yield from render_memory_holders(found.get("inUse") or ())
-    if proposal := found.get("proposal"):  # an older platform has none
+        yield output.make_table(headers, rows, title=_("PROCESSES_COUNTED", count=preview["worldSize"]))
+        yield from _render_variables([*preview["ranks"]])
+    yield from render_placements(preview.get("environments") or ())  # an older platform has none
+    yield from render_memory_holders(preview.get("inUse") or ())
+    if proposal := preview.get("proposal"):  # an older platform has none
         yield from render_defaults(proposal)
     if found.get("batch"):  # an older platform has none
         yield output.make_pairs(describe_step(found))
@@ -205,11 +205,11 @@ def _render_preview(found: TaskPreview) -> Iterator[RenderableType]:
         yield from render_expected_scaling(scaled)
     if found["command"]:
         yield output.make_heading(_("COMMAND_OF_EACH_PROCESS"))
-        yield output.make_line(" ".join(found["command"]))
-    for file in found["files"]:
+        yield output.make_line(" ".join(preview["command"]))
+    for file in preview["files"]:
         yield output.make_heading(_("FILE_NAME", name=file["name"]))
         yield output.make_line(file["content"].rstrip("\n"))
-    for artifact in found["artifacts"]:
+    for artifact in preview["artifacts"]:
         yield output.make_heading(f"{artifact['kind']} {artifact['name']}")
         yield output.make_line(artifact["content"].rstrip("\n"))
 

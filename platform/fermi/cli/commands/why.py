@@ -61,24 +61,24 @@ def restart(session: Session, task: str, without: tuple[str, ...], replace: tupl
     output.print_result(found, session.form, lambda: [_("TASK_RESTARTED", id=found["taskId"])])
 
 
-def _render_diagnosis(found: TaskDiagnosis) -> Iterator[RenderableType]:
-    mark, style = ("✓", "green") if found["healthy"] else ("✗", "red")
-    yield Text.assemble((f"{mark} ", style), found["taskId"], "  ", output.format_status(found["status"]))
-    yield output.make_line(found["summary"], "bold")
-    if point := found.get("resumePoint"):
+def _render_diagnosis(diagnosis: TaskDiagnosis) -> Iterator[RenderableType]:
+    mark, style = ("✓", "green") if diagnosis["healthy"] else ("✗", "red")
+    yield Text.assemble((f"{mark} ", style), diagnosis["taskId"], "  ", output.format_status(diagnosis["status"]))
+    yield output.make_line(diagnosis["summary"], "bold")
+    if point := diagnosis.get("resumePoint"):
         yield output.make_line(point["message"])
-    for finding in found["findings"]:
+    for finding in diagnosis["findings"]:
         if finding["until"] is None:
-            yield from _render_finding(found, finding)
-    if earlier := [one for one in found["findings"] if one["until"] is not None]:
+            yield from _render_finding(diagnosis, finding)
+    if earlier := [one for one in diagnosis["findings"] if one["until"] is not None]:
         yield output.make_heading(_("EARLIER"))
         rows = [[one["attempt"], format_age(one["since"]) if one["since"] else None, one["message"]] for one in earlier]
         yield output.make_table([_("ATTEMPT"), _("BEGUN"), ""], rows)
 
 
-def _render_finding(found: TaskDiagnosis, finding: TaskFinding) -> Iterator[RenderableType]:
+def _render_finding(diagnosis: TaskDiagnosis, finding: TaskFinding) -> Iterator[RenderableType]:
     mark, style = LEVEL_MARKS[finding["level"]]
-    said = "" if finding["message"] == found["summary"] else f"{finding['message']}  "
+    said = "" if finding["message"] == diagnosis["summary"] else f"{finding['message']}  "
     places = [
         _("SINCE", time=format_age(finding["since"])) if finding["since"] else "",
         _("OF_ATTEMPT", number=finding["attempt"]) if finding["attempt"] else "",
@@ -98,7 +98,10 @@ def _render_finding(found: TaskDiagnosis, finding: TaskFinding) -> Iterator[Rend
             yield output.make_line(f"  │ ({_('LINES_ABOVE', count=left)})", "dim")
     if doable := [one for one in finding["actions"] if one["allowed"]]:
         yield output.make_pairs(
-            [(f"  {output.escape_controls(one['label'])}", _suggest_command(found["taskId"], one)) for one in doable]
+            [
+                (f"  {output.escape_controls(one['label'])}", _suggest_command(diagnosis["taskId"], one))
+                for one in doable
+            ]
         )
 
 

@@ -97,7 +97,7 @@ class NodeSink(NodeFiles):
         self.place, self._lock = place, lock
         self._pulse = PulseFile(str(self.files.node(place.node_rank, "pulse.json")))
         self._told_all = False
-        self.arrival = place.brings and NodeDownload(data_dir, place.attempt, place.node_rank, place.brings)
+        self.arrival = node.brings and NodeDownload(data_dir, node.attempt, node.node_rank, node.brings)
 
     @property
     def drained(self) -> bool:
@@ -205,17 +205,17 @@ class EnvironmentFollowers:
         self._stopped = threading.Event()
         self._greeting: threading.Thread | None = None
 
-    def ensure(self, environment: EnvironmentEntry, place: NodeInEnvironment) -> None:
+    def ensure(self, environment: EnvironmentEntry, node: NodeInEnvironment) -> None:
         """Follow the node, unless another process does or it is over; ask it to end where it is to."""
         with self._lock:
             stream = self._streams.get(environment.key)
-            known = stream and stream.sinks.get(place.attempt)
+            known = stream and stream.sinks.get(node.attempt)
             if not known:
-                if (sink := self._take(place)) is None:
+                if (sink := self._take(node)) is None:
                     return
                 if stream is None:
                     stream = self._streams[environment.key] = _EnvironmentStream(environment)
-                    stream.sinks[place.attempt] = sink
+                    stream.sinks[node.attempt] = sink
                     name = f"inside-{environment.key}"
                     args = (stream, self._stopped)
                     threading.Thread(target=self._run, args=args, name=name, daemon=True).start()
@@ -223,15 +223,15 @@ class EnvironmentFollowers:
                         self._greeting = threading.Thread(target=self._greet, args=(self._stopped,), daemon=True)
                         self._greeting.start()
                     return
-                stream.sinks[place.attempt] = sink
+                stream.sinks[node.attempt] = sink
             else:
-                known.place = place
+                known.place = node
             assert stream
             session = stream.session
         stream.wake.set()
         if session:
             with suppress(OSError):
-                self._ask(stream, session, place.attempt)
+                self._ask(stream, session, node.attempt)
 
     def drop_unknown(self, is_known: Callable[[str], bool]) -> None:
         """Stop following attempts that are not known. One that was deleted may have been followed once more before that
@@ -269,19 +269,19 @@ class EnvironmentFollowers:
                     if session:
                         session.greet_again()
 
-    def _take(self, place: NodeInEnvironment) -> NodeSink | None:
+    def _take(self, node: NodeInEnvironment) -> NodeSink | None:
         """Return the node's files with its lock; None: it is drained, or another process follows it."""
         files = AttemptFiles(self._data_dir, *parse_run_name(place.attempt))
         if files.report(place.node_rank).get("drained"):
             return None
         files.folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(files.node(place.node_rank, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        lock = os.open(files.node(node.node_rank, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(lock)
             return None
-        return NodeSink(self._data_dir, place, lock)
+        return NodeSink(self._data_dir, node, lock)
 
     def _run(self, stream: _EnvironmentStream, stopped: threading.Event) -> None:
         pause, since = PAUSE_SECONDS[0], time.monotonic()

@@ -91,15 +91,15 @@ def _add_survey(
 
 
 def _build_environments(
-    pods_by_key: Mapping[str, Object], sets: Mapping[str, Object], made: Mapping[str, Object], nodes: Mapping[str,
+    pods_by_key: Mapping[str, Object], sets: Mapping[str, Object], objects: Mapping[str, Object], nodes: Mapping[str,
     Object], devices: _ClaimDevices, project: str,
 ) -> list[DiscoveredEnvironment]:  # fmt: skip
-    """Return the environments by key. A pod says more than the StatefulSet that it belongs to. `made`: pods of
+    """Return the environments by key. A pod says more than the StatefulSet that it belongs to. `objects`: pods of
     environments that the platform makes: it knows them by itself, but they hold GPUs, too."""
     of_sets = (pod for one in sets.values() for pod in pods.build_set_pods(one))
     known = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in of_sets} | dict(pods_by_key)
     own = {key for key, pod in known.items() if names.ENVIRONMENT_ID in (pod["metadata"].get("labels") or {})}
-    held = pods.count_held_gpus({**known, **made}.values())
+    held = pods.count_held_gpus({**known, **objects}.values())
     found = (pods.read_environment(known[key], nodes, devices, project) for key in sorted(known.keys() - own))
     return [
         replace(one, engine=pods.add_gpu_counts(one.engine, nodes.get(f"/{one.host}") or {}, held)) for one in found
