@@ -78,8 +78,8 @@ def list_metrics(lang: str) -> str:
 
     words = METRIC_WORDS[lang]
     rows = []
-    for subject in dict.fromkeys(metric.of for metric in METRICS.values()):
-        named = [(name, metric.unit) for name, metric in METRICS.items() if metric.of == subject]
+    for subject in dict.fromkeys(metric.subject for metric in METRICS.values()):
+        named = [(name, metric.unit) for name, metric in METRICS.items() if metric.subject == subject]
         cells = [
             words["and"].join(f"`{name}`" for name, _ in group)
             + (words["unit"].format(words.get(unit, unit)) if unit else "")

@@ -28,11 +28,13 @@ def test_the_image_holds_the_server_and_no_training_stack(engine: Engine, image:
 
 
 def test_one_command_starts_the_platform(platform: Compose, api: Api) -> None:
-    assert platform.look(platform.container("migrate"), "{{.State.ExitCode}}") == "0"
+    assert platform.inspect(platform.container("migrate"), "{{.State.ExitCode}}") == "0"
     for service in OURS:
-        assert platform.look(platform.container(service), "{{.State.Running}} {{.RestartCount}}") == "true 0", service
+        assert platform.inspect(platform.container(service), "{{.State.Running}} {{.RestartCount}}") == "true 0", (
+            service
+        )
     until(
-        lambda: platform.look(platform.container("web"), "{{.State.Health.Status}}") == "healthy",
+        lambda: platform.inspect(platform.container("web"), "{{.State.Health.Status}}") == "healthy",
         what="the web container is healthy",
     )
     assert api.get("/auth/me")["username"] == NAME
@@ -59,7 +61,7 @@ def test_an_upgrade_does_not_interrupt_training(engine: Engine, platform: Compos
     engine.docker("build", "--tag", "fermi:0.1.0", "-", input=newer, stdin=None)
     platform.up("--no-build")
     for service in OURS:
-        assert platform.look(platform.container(service), "{{.Config.Labels.release}}") == "newer", service
+        assert platform.inspect(platform.container(service), "{{.Config.Labels.release}}") == "newer", service
     api.until_steps(task, api.steps(task) + 20)
     task = api.get(f"/training-tasks/{task}")
     assert (task["status"], task["attempt"]) == ("running", 1)

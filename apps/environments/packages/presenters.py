@@ -29,7 +29,7 @@ def serialize_comparison(compared: Sequence[PackageSurvey]) -> dict[str, Any]:
 
 
 def serialize_environment(survey: PackageSurvey) -> dict[str, Any]:
-    found = survey.found
+    found = survey.result
     return {
         "environmentId": survey.environment.pk,
         "name": survey.environment.name,

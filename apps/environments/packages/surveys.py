@@ -49,7 +49,7 @@ class PackageSurvey:
 
 def index_surveys(surveys: Iterable[PackageSurvey]) -> dict[str, packages.InstalledPackages]:
     """Return the surveys that found something, by environment id."""
-    return {one.environment.pk: one.found for one in surveys if one.found}
+    return {one.environment.pk: one.result for one in surveys if one.result}
 
 
 def request_surveys(

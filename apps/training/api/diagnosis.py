@@ -18,18 +18,18 @@ RESUMING_ACTIONS = {
 """Actions whose hints say where training would resume."""
 
 
-def serialize_diagnosis(found: TaskDiagnosis) -> dict[str, Any]:
+def serialize_diagnosis(diagnosis: TaskDiagnosis) -> dict[str, Any]:
     """Return the diagnosis as the API answers it, in the reader's language."""
-    task, point = found.task, found.resume_point
+    task, point = diagnosis.task, diagnosis.resume_point
     resumes = findings.describe_resume_point(point, running=task.state == TaskState.RUNNING) if point else ""
     return {
         "taskId": task.pk,
         "status": task.state,
-        "healthy": found.healthy,
-        "summary": findings.translate_text(found.summary)[0],
+        "healthy": diagnosis.healthy,
+        "summary": findings.translate_text(diagnosis.summary)[0],
         "findings": [
             findings.serialize_finding(stored, [_serialize_action(one, resumes) for one in actions])
-            for stored, actions in found.findings
+            for stored, actions in diagnosis.findings
         ],
         "resumePoint": point
         and {

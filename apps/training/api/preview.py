@@ -65,12 +65,12 @@ def _serialize_choice(chosen: PlatformChoice) -> dict[str, Any]:
 
 def _serialize_packages(report: PackageReport) -> dict[str, Any] | None:
     """Return the package report; None if no rank would run inside of an environment."""
-    if not report.seen:
+    if not report.surveys:
         return None
     return {
         "python": report.python,
-        "environments": [package_presenter.serialize_environment(one) for one in report.seen],
-        "looking": any(one.looking for one in report.seen),
+        "environments": [package_presenter.serialize_environment(one) for one in report.surveys],
+        "looking": any(one.looking for one in report.surveys),
         "differences": [package_presenter.serialize_difference(one) for one in report.differences],
         "missing": [package_presenter.serialize_missing(one) for one in report.missing],
         "level": report.level,

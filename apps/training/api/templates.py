@@ -54,7 +54,7 @@ class TemplateView(APIView):
 def _serialize_template(filled: FilledTemplate) -> dict[str, Any]:
     return {
         "id": filled.template.id,
-        **filled.template.said(get_request_language()),
+        **filled.template.localize(get_request_language()),
         "full": _serialize_variant(filled.full),
         "small": _serialize_variant(filled.small),
     }

@@ -37,26 +37,28 @@ TASK_COLUMNS = ("id", "state", "kind", "attempt", "world_size", "max_restarts", 
 @dataclass
 class BatchResult:
     """Result of a batch. `waiting`: tasks that need nothing more, by the interval after which they are processed again.
-    `rest`: tasks that need a pass. `seen`: observations of all tasks with an attempt, by task."""
+    `rest`: tasks that need a pass. `observations`: those of all tasks with an attempt, by task."""
 
     waiting: dict[timedelta, list[str]] = field(default_factory=lambda: defaultdict(list))
     rest: list[str] = field(default_factory=list)
-    seen: dict[str, Observation] = field(default_factory=dict)
+    observations: dict[str, Observation] = field(default_factory=dict)
 
 
 def run_batch_pass(ids: Sequence[str], claim: pass_claims.PassClaim) -> BatchResult:
     """Process those of these tasks that are claimed, and store the observations of those that need nothing else."""
     tasks = _load_claimed_tasks(ids, claim)
     attempts, may_be_found = _load_open_attempts(tasks), _find_tasks_with_findings(tasks)
-    found = BatchResult(seen=observe_tasks(tasks))
+    found = BatchResult(observations=observe_tasks(tasks))
     news: list[tuple[Attempt, Observation]] = []
     for task in tasks:
         attempt, interval = attempts.get(task.pk), None
         if attempt is not None:
             try:
-                interval = _choose_interval(task, attempt, found.seen[task.pk], may_be_found=task.pk in may_be_found)
-                if interval and actions.has_new_observation(attempt, found.seen[task.pk]):
-                    news.append((attempt, found.seen[task.pk]))
+                interval = _choose_interval(
+                    task, attempt, found.observations[task.pk], may_be_found=task.pk in may_be_found
+                )
+                if interval and actions.has_new_observation(attempt, found.observations[task.pk]):
+                    news.append((attempt, found.observations[task.pk]))
             except Exception:
                 log.exception("task %s: the batch cannot decide, a pass of its own will", task.pk)
                 interval = None
@@ -65,10 +67,10 @@ def run_batch_pass(ids: Sequence[str], claim: pass_claims.PassClaim) -> BatchRes
     return found
 
 
-def _choose_interval(task: Task, attempt: Attempt, seen: Observation, *, may_be_found: bool) -> timedelta | None:
+def _choose_interval(task: Task, attempt: Attempt, observation: Observation, *, may_be_found: bool) -> timedelta | None:
     """Return after which interval the task is processed again; None if it needs a pass, because there is more to do
     than to wait, or the task does not say yet for what it waits."""
-    decision = decide_action(facts.build_batch_facts(task, attempt, may_be_found=may_be_found), seen)
+    decision = decide_action(facts.build_batch_facts(task, attempt, may_be_found=may_be_found), observation)
     if decision.act is not ReconcileAction.WAIT or not actions.is_reason_stored(task, decision):
         return None
     return WATCHED_RECONCILE_INTERVAL if decision.steady else RECONCILE_INTERVALS[TaskState(task.state)]

@@ -21,7 +21,7 @@ def get_newest_attempt(task: Task) -> Attempt | None:
     return numbers.get(task.attempt) if task.state in STATES_WITH_ATTEMPT else None
 
 
-def build_facts(task: Task, attempt: Attempt | None, seen: Observation | None) -> TaskFacts:
+def build_facts(task: Task, attempt: Attempt | None, observation: Observation | None) -> TaskFacts:
     """Return the complete facts. `site` is set only if a rank does not advance, or did not when last observed."""
     ends = [build_cause(task.cluster, one.outcome) for one in task.attempts.all()]
     if task.spec.get("elastic"):
@@ -32,9 +32,9 @@ def build_facts(task: Task, attempt: Attempt | None, seen: Observation | None) -
         attempts_left=task.max_restarts + 1 - restarts.count_charged_ends(ends),
     )
     if attempt and facts.state is TaskState.RUNNING and not attempt.outcome:
-        facts = replace(facts, found=diagnosis.find_end_cause(task, attempt))
-    if attempt and seen and diagnosis.may_hang(attempt, seen):
-        layout, policy = diagnosis.build_gang_layout(task, seen), diagnosis.get_hang_policy(task)
+        facts = replace(facts, end_cause=diagnosis.find_end_cause(task, attempt))
+    if attempt and observation and diagnosis.may_hang(attempt, observation):
+        layout, policy = diagnosis.build_gang_layout(task, observation), diagnosis.get_hang_policy(task)
         facts = replace(facts, site=layout, on_hang=policy)
     return facts
 

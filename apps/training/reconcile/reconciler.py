@@ -59,11 +59,11 @@ def reconcile_due_tasks(limit: int = 1000) -> int:
 
 
 class _PendingPass(NamedTuple):
-    """A task that needs a pass. `seen`, its observation, is used only if the task is still due since `due_at`, so no
+    """A task that needs a pass. `observation` is used only if the task is still due since `due_at`, so no
     other pass had it meanwhile."""
 
     pk: str
-    seen: Observation | None = None
+    observation: Observation | None = None
     due_at: datetime | None = None
 
 
@@ -94,7 +94,7 @@ def _run_batch_pass(ids: Sequence[str]) -> list[_PendingPass]:
         else:
             _release_claim(waiting, claim, interval)
     moment = _release_claim(found.rest, claim, timedelta())
-    return [_PendingPass(pk, found.seen.get(pk), moment) for pk in found.rest]
+    return [_PendingPass(pk, found.observations.get(pk), moment) for pk in found.rest]
 
 
 def _reconcile_one(waiting: _PendingPass) -> None:
@@ -104,7 +104,7 @@ def _reconcile_one(waiting: _PendingPass) -> None:
     )
     task = _load_task(waiting.pk, claim) if claim.taken else None
     if task is not None:
-        _run_pass(task, claim, waiting.seen)
+        _run_pass(task, claim, waiting.observation)
 
 
 def _release_steady(ids: Sequence[str], claim: pass_claims.PassClaim) -> None:
@@ -136,7 +136,7 @@ def _is_watched() -> bool:
 def _release_claim(ids: Sequence[str], claim: pass_claims.PassClaim, wait: timedelta) -> datetime:
     """Release the tasks; those that a hint has moved meanwhile are due at once. Return when the others are due."""
     at = now() + wait
-    if ids and claim.let_go(Task.objects.filter(AnyOf(ids)), len(ids), at):
+    if ids and claim.release(Task.objects.filter(AnyOf(ids)), len(ids), at):
         wakeups.enqueue_hinted_tasks(ids)
     return at
 
@@ -154,12 +154,12 @@ def _load_task(task_id: str, claim: pass_claims.PassClaim) -> Task | None:
     return task
 
 
-def _run_pass(task: Task, claim: pass_claims.PassClaim, seen: Observation | None) -> None:
+def _run_pass(task: Task, claim: pass_claims.PassClaim, observation: Observation | None) -> None:
     """Run actions until the task has to wait, then set when it is due. A pass that raises is tried again after
     PASS_CLAIM_TIMEOUT, or when a hint comes."""
     try:
         with claim.kept():
-            wait = _run_actions(task, claim, seen)
+            wait = _run_actions(task, claim, observation)
     except StaleTaskError:
         wait = timedelta()
     except Exception:
@@ -168,20 +168,20 @@ def _run_pass(task: Task, claim: pass_claims.PassClaim, seen: Observation | None
     _release_claim([task.pk], claim, wait)
 
 
-def _run_actions(task: Task, claim: pass_claims.PassClaim, seen: Observation | None) -> timedelta:
+def _run_actions(task: Task, claim: pass_claims.PassClaim, observation: Observation | None) -> timedelta:
     for _ in range(MAX_ACTIONS_PER_PASS):
         attempt = facts.get_newest_attempt(task)
         if attempt is None:
-            seen = None
-        elif seen is None:
-            seen = batch_pass.observe_tasks([task])[task.pk]
-        known = facts.build_facts(task, attempt, seen)
-        if attempt and seen and known.site:
+            observation = None
+        elif observation is None:
+            observation = batch_pass.observe_tasks([task])[task.pk]
+        known = facts.build_facts(task, attempt, observation)
+        if attempt and observation and known.site:
             with transitions.lock_task(task):
-                diagnosis.record_hang(task, attempt, judge_hang(known, seen))
-        decision = decide_action(known, seen)
-        if attempt and seen and actions.has_new_observation(attempt, seen):
-            seen_last.store_observations([(attempt, seen)], claim.at)
+                diagnosis.record_hang(task, attempt, judge_hang(known, observation))
+        decision = decide_action(known, observation)
+        if attempt and observation and actions.has_new_observation(attempt, observation):
+            seen_last.store_observations([(attempt, observation)], claim.at)
         try:
             wait = _run_action(task, attempt, decision)
         except BackendError as error:
@@ -189,7 +189,11 @@ def _run_actions(task: Task, claim: pass_claims.PassClaim, seen: Observation | N
             wait = actions.report_engine_error(task, Cause(error.code, error.params))
         if wait is not None:
             return wait
-        seen = None if decision.act in (ReconcileAction.LEASE, ReconcileAction.CLOSE, ReconcileAction.SUBMIT) else seen
+        observation = (
+            None
+            if decision.act in (ReconcileAction.LEASE, ReconcileAction.CLOSE, ReconcileAction.SUBMIT)
+            else observation
+        )
         again = _load_task(task.pk, claim)
         if again is None:
             raise Task.DoesNotExist(task.pk)

@@ -23,7 +23,7 @@ MAX_LISTED = 5
 class PackageReport:
     """Packages of the environments in which ranks run; empty where there are none."""
 
-    seen: Sequence[PackageSurvey] = ()
+    surveys: Sequence[PackageSurvey] = ()
     differences: Sequence[VersionDifference] = ()
     missing: Sequence[MissingModule] = ()
     names: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class PackageReport:
         return f"{one.name} " + ", ".join(f"{version} ({', '.join(where)})" for version, where in by_version.items())
 
     def _ids(self) -> str:
-        return " ".join(one.environment.pk for one in self.seen)
+        return " ".join(one.environment.pk for one in self.surveys)
 
 
 def compare_packages(

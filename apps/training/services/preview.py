@@ -68,7 +68,7 @@ def _choose_environments(user: User, draft: TaskDraft) -> PlatformChoice:
     known = {place.id: place for place in scene.places}
     keys = turn.start or tuple(environment.pk for environment in draft.choice.environments)
     places = [known[key] for key in keys if key in known]
-    taken = {key for held in scene.held for key in held.places}
+    taken = {key for held in scene.running for key in held.places}
     reasons = request_text.explain_choice(asks, places, [place for place in scene.places if place.id not in taken])
     return PlatformChoice(keys, sorted({place.zone_name for place in places}), turn, reasons)
 
@@ -77,7 +77,11 @@ def _compute_hourly_price(draft: TaskDraft, job: JobSpec) -> Decimal | None:
     """Return the cost of the job's GPUs for an hour at the current prices; None if a price is not known."""
     zones = {environment.pk: environment.zone_id for environment in draft.choice.environments}
     known, moment = pricing.read_prices(), now()
-    each = [(node.gpu_count, known.of(node.gpu_type, zones[node.id], moment)) for node in job.nodes if node.gpu_count]
+    each = [
+        (node.gpu_count, known.find_price(node.gpu_type, zones[node.id], moment))
+        for node in job.nodes
+        if node.gpu_count
+    ]
     amounts = [count * price for count, price in each if price is not None]
     if not amounts or len(amounts) < len(each):
         return None

@@ -33,12 +33,13 @@ class TaskFacts:
     """What the database says of a task, as input of `decide_action`.
 
     `attempt`: number of the newest attempt; `outcome`: that attempt's outcome, once its end is known; `leave`: why the
-    task has to give its environments back for now (paused or preempted); `found`: why the attempt has to end, according
-    to its output; `overdue`: the deadline has passed; `moment`: now, in unix seconds; `site`: where the attempt runs,
-    for hang detection; `on_hang`: what to do when it hangs for certain.
+    task has to give its environments back for now (paused or preempted); `end_cause`: why the attempt has to end,
+    according to its output; `overdue`: the deadline has passed; `moment`: now, in unix seconds; `site`: where the
+    attempt runs, for hang detection; `on_hang`: what to do when it hangs for certain.
 
-    `complete`: False for facts that were loaded for many tasks at once, without `attempts_left`, `found`, `site` and
-    `on_hang`; `may_be_found`: whether `found` could then be set; `ends_soon`: the deadline passes within
+    `complete`: False for facts that were loaded for many tasks at once, without `attempts_left`, `end_cause`, `site`
+    and
+    `on_hang`; `may_be_found`: whether `end_cause` could then be set; `ends_soon`: the deadline passes within
     WATCHED_RECONCILE_INTERVAL.
     """
 
@@ -51,7 +52,7 @@ class TaskFacts:
     moment: float = 0.0
     resize_requested: bool = False
     leave: Cause | None = None
-    found: Cause | None = None
+    end_cause: Cause | None = None
     site: hangs.GangLayout | None = None
     on_hang: str = "report"
     complete: bool = True
@@ -107,15 +108,20 @@ def decide_action(facts: TaskFacts, observation: Observation | None) -> Reconcil
     )
 
 
-def _needs_complete_facts(facts: TaskFacts, seen: Observation) -> bool:
+def _needs_complete_facts(facts: TaskFacts, observation: Observation) -> bool:
     """Return True if the decision depends on what is known only of complete facts."""
-    return facts.outcome is not None or facts.may_be_found or any(rank.stalled for rank in seen.ranks)
+    return facts.outcome is not None or facts.may_be_found or any(rank.stalled for rank in observation.ranks)
 
 
-def _is_steady(facts: TaskFacts, seen: Observation) -> bool:
-    if facts.state is not TaskState.RUNNING or seen.phase is not Phase.RUNNING or seen.waiting or facts.ends_soon:
+def _is_steady(facts: TaskFacts, observation: Observation) -> bool:
+    if (
+        facts.state is not TaskState.RUNNING
+        or observation.phase is not Phase.RUNNING
+        or observation.waiting
+        or facts.ends_soon
+    ):
         return False
-    return all(rank.state == "running" and rank.still_since is None and not rank.stalled for rank in seen.ranks)
+    return all(rank.state == "running" and rank.still_since is None and not rank.stalled for rank in observation.ranks)
 
 
 def _decide_without_attempt(facts: TaskFacts, onward: ReconcileAction, timeout: TaskReason) -> ReconcileDecision:
@@ -134,29 +140,31 @@ def judge_hang(facts: TaskFacts, observation: Observation) -> hangs.HangVerdict 
     return hangs.detect_hang(observation.ranks, facts.site or hangs.GangLayout(), facts.moment)
 
 
-def _find_end_cause(facts: TaskFacts, seen: Observation, hanging: hangs.HangVerdict | None) -> Cause | None:
+def _find_end_cause(facts: TaskFacts, observation: Observation, hanging: hangs.HangVerdict | None) -> Cause | None:
     """Return why the attempt is over; None if it goes on. A success counts even when a stop was requested: the request
     came too late."""
-    if seen.phase is Phase.SUCCEEDED:
+    if observation.phase is Phase.SUCCEEDED:
         return Cause(TaskReason.COMPLETED)
     if facts.stop_requested:
         return Cause(TaskReason.STOPPED_BY_USER)
     if facts.leave and facts.state is not TaskState.STOPPING:
         return facts.leave
-    if facts.state is TaskState.RUNNING and facts.found and seen.phase is not Phase.UNKNOWN:
-        return facts.found
-    if seen.phase is Phase.FAILED:
-        return seen.cause or Cause(TaskReason.ATTEMPT_LOST)
-    if seen.phase is Phase.ABSENT and facts.state is TaskState.RUNNING:
+    if facts.state is TaskState.RUNNING and facts.end_cause and observation.phase is not Phase.UNKNOWN:
+        return facts.end_cause
+    if observation.phase is Phase.FAILED:
+        return observation.cause or Cause(TaskReason.ATTEMPT_LOST)
+    if observation.phase is Phase.ABSENT and facts.state is TaskState.RUNNING:
         return Cause(TaskReason.ATTEMPT_LOST)
-    if facts.state is TaskState.RUNNING and seen.waiting and seen.waiting.halts:
-        return seen.waiting
+    if facts.state is TaskState.RUNNING and observation.waiting and observation.waiting.halts:
+        return observation.waiting
     if facts.state is TaskState.RUNNING and facts.resize_requested:
         return Cause(TaskReason.RESIZING)
     if hanging and hanging.finding.code == hangs.LEFT:
-        return _build_never_ended_cause([rank for rank in seen.ranks if rank.rank in hanging.ranks], facts.moment)
-    both_run = facts.state is TaskState.RUNNING and seen.phase is Phase.RUNNING
-    if both_run and (left := list_hanging_ranks(seen.ranks, facts.moment)):
+        return _build_never_ended_cause(
+            [rank for rank in observation.ranks if rank.rank in hanging.ranks], facts.moment
+        )
+    both_run = facts.state is TaskState.RUNNING and observation.phase is Phase.RUNNING
+    if both_run and (left := list_hanging_ranks(observation.ranks, facts.moment)):
         return _build_never_ended_cause(left, facts.moment)
     if hanging and hanging.certain and facts.on_hang != "report":
         return Cause(hanging.finding.code, {**hanging.finding.params, "then": facts.on_hang})
@@ -164,9 +172,9 @@ def _find_end_cause(facts: TaskFacts, seen: Observation, hanging: hangs.HangVerd
         return None
     if facts.state is not TaskState.STARTING:
         return Cause(TaskReason.RUN_TIMEOUT)
-    if seen.waiting is None or seen.phase is Phase.UNKNOWN:
+    if observation.waiting is None or observation.phase is Phase.UNKNOWN:
         return Cause(TaskReason.START_TIMEOUT)
-    return None if seen.waiting.patient else seen.waiting
+    return None if observation.waiting.patient else observation.waiting
 
 
 def _build_never_ended_cause(hanging: Sequence[RankStatus], moment: float) -> Cause:
@@ -180,14 +188,14 @@ def _build_never_ended_cause(hanging: Sequence[RankStatus], moment: float) -> Ca
     return Cause(TaskReason.COMPLETED if well else TaskReason.NEVER_ENDED, params)
 
 
-def _decide_ended_attempt(facts: TaskFacts, outcome: Cause, seen: Observation) -> ReconcileDecision:
+def _decide_ended_attempt(facts: TaskFacts, outcome: Cause, observation: Observation) -> ReconcileDecision:
     """Return the decision for an attempt whose outcome is known: cancel what is left of it, then restart or end."""
     completed = outcome.code == TaskReason.COMPLETED
     if facts.stop_requested and facts.state is not TaskState.STOPPING and not completed:
         return ReconcileDecision(ReconcileAction.MOVE, TaskState.STOPPING)
-    if outcome.code in RANK_CODES and seen.cause and seen.cause.underlying:
-        return ReconcileDecision(ReconcileAction.RECORD, cause=seen.cause)
-    if seen.left is not False:
+    if outcome.code in RANK_CODES and observation.cause and observation.cause.underlying:
+        return ReconcileDecision(ReconcileAction.RECORD, cause=observation.cause)
+    if observation.left is not False:
         late = Cause(TaskReason.STOP_UNCONFIRMED, {"number": facts.attempt})
         return ReconcileDecision(ReconcileAction.CANCEL, cause=late if facts.overdue else Cause(""))
     if completed:

@@ -76,7 +76,7 @@ def place(task: Task) -> int | None:
 
 
 def test_tasks_wait_in_kueues_order_and_a_paused_task_leaves_it(kueue: FakeCluster, task: Task) -> None:
-    kueue.hold()
+    kueue.deny_quota()
     second, urgent = another(task, "task-y"), another(task, "task-z", priority="urgent")
     for one in (task, second, urgent):
         until(lambda one=one: passed(one).reason == "QUEUE_WAITING", what=f"{one} waits in Kueue's queue")
@@ -98,7 +98,7 @@ def test_tasks_wait_in_kueues_order_and_a_paused_task_leaves_it(kueue: FakeClust
 def test_a_project_over_its_limit_submits_nothing(kueue: FakeCluster, task: Task) -> None:
     Limits.objects.create(project=task.project, most_tasks=1, updated_at=now())
     second = another(task, "task-y")
-    kueue.hold()
+    kueue.deny_quota()
     until(lambda: passed(task).reason == "QUEUE_WAITING", what="the first one waits in Kueue's queue")
     passed(second)
     assert second.reason == "LIMIT_TASKS", "what waits there counts, too"
@@ -153,7 +153,7 @@ def holder(task: Task) -> str | None:
 
 
 def test_tasks_inside_environments_wait_in_our_queue_whatever_kueue_does(kueue: FakeCluster, entered: Task) -> None:
-    kueue.hold()
+    kueue.deny_quota()
     second = another(entered, "task-y")
     until_state(entered, TaskState.RUNNING)
     assert not [name for name in kueue.names("workloads") if entered.pk in name]
@@ -212,7 +212,7 @@ def test_a_mixed_task_is_leased_by_us_and_then_admitted_by_kueue(kueue: FakeClus
         emulated=True, image="training:1", engine={"node": "machine-a"},
     )  # fmt: skip
     kueue.script("task-*", Runs())
-    kueue.hold()
+    kueue.deny_quota()
     second = another(entered, "task-y")
     run(entered, JobSpec.from_json(entered.spec), "dev", "other")
     until(lambda: passed(entered).reason == "QUEUE_WAITING", what="its pod waits in Kueue's queue")

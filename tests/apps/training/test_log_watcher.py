@@ -86,7 +86,7 @@ def points(key: str = "task-x") -> int:
 def test_output_of_running_attempts_is_read(task: Task, watcher: Watcher) -> None:
     write(task, '{"step": 1, "loss": 1}\n')
     write(task, '{"step": 1, "loss": 1}\n', rank=2)
-    assert watcher.look(0.0) is False
+    assert watcher.poll(0.0) is False
     assert points() == 2
 
 
@@ -94,34 +94,34 @@ def test_attempts_are_followed_until_they_end(task: Task, watcher: Watcher) -> N
     waiting = another(task, "task-w", state=TaskState.QUEUED)
     watcher.find()
     write(waiting, '{"step": 1, "loss": 1}\n')
-    watcher.look(0.0)
+    watcher.poll(0.0)
     assert points("task-w") == 0
     Task.objects.filter(pk="task-w").update(state=TaskState.STARTING)
     watcher.find()
-    watcher.look(0.0)
+    watcher.poll(0.0)
     assert points("task-w") == 1
     Task.objects.filter(pk="task-w").update(state=TaskState.FAILED, due_at=None)
     watcher.find()
     write(waiting, '{"step": 2, "loss": 1}\n')
-    watcher.look(FIND_SECONDS)
+    watcher.poll(FIND_SECONDS)
     assert points("task-w") == 1
 
 
 def test_the_next_attempt_is_another_log(task: Task, watcher: Watcher) -> None:
     write(task, '{"step": 1, "loss": 1}\n')
-    watcher.look(0.0)
+    watcher.poll(0.0)
     begin_attempt(task, 2)
     write(task, '{"step": 1, "loss": 1}\n', attempt=2)
     watcher.find()
-    watcher.look(0.0)
+    watcher.poll(0.0)
     assert list(MetricPoint.objects.order_by("id").values_list("attempt", flat=True)) == [1, 2]
 
 
 def test_rediscovery_keeps_the_read_position(task: Task, watcher: Watcher, django_assert_num_queries: Any) -> None:
-    watcher.look(0.0)
+    watcher.poll(0.0)
     with django_assert_num_queries(1):
         watcher.find()
-        watcher.look(0.0)
+        watcher.poll(0.0)
 
 
 def test_quiet_ranks_are_polled_less_often_until_they_print(
@@ -137,7 +137,7 @@ def test_quiet_ranks_are_polled_less_often_until_they_print(
     monkeypatch.setattr(LocalBackend, "logs", counted)
     for tick in range(200):
         write(task, "talk\n", rank=1)
-        watcher.look(tick * TICK_SECONDS)
+        watcher.poll(tick * TICK_SECONDS)
     seconds = 200 * TICK_SECONDS
     assert seconds / MAX_RANK_0_INTERVAL_SECONDS - 1 <= looks.count(0) <= seconds / MAX_RANK_0_INTERVAL_SECONDS + 5
     assert looks.count(1) == 200
@@ -149,21 +149,21 @@ def test_log_growth_is_published_five_times_a_second_and_at_the_end(
 ) -> None:
     for tick in range(10):
         write(task, "x\n")
-        watcher.look(100 + tick * TICK_SECONDS)
+        watcher.poll(100 + tick * TICK_SECONDS)
     assert 5 <= published.count("log") <= 6
     published.clear()
     write(task, "the last\n")
-    watcher.look(101.0)
-    watcher.look(101.3)
+    watcher.poll(101.0)
+    watcher.poll(101.3)
     assert published == ["log"]
-    watcher.look(102.0)
+    watcher.poll(102.0)
     assert published == ["log"]
 
 
 def test_a_backlog_beyond_one_pass_is_read_at_once(task: Task, watcher: Watcher) -> None:
     write(task, ("x" * 999 + "\n") * 1000 + '{"step": 1, "loss": 1}\n')
     passes = 0
-    while watcher.look(0.0):
+    while watcher.poll(0.0):
         passes += 1
     assert passes == 1_000_000 // ingest.CHUNK_BYTES
     assert points() == 1
@@ -203,7 +203,7 @@ def test_an_attempt_that_becomes_unobservable_or_returns_is_a_change(
     def away(self: LocalBackend, handles: Any) -> Any:
         raise BackendError("ENGINE_UNREACHABLE", why="no route")
 
-    watcher.look(0.0)
+    watcher.poll(0.0)
     with monkeypatch.context() as broken:
         broken.setattr(LocalBackend, "observe", away)
         for moment in (1.0, 1.0 + ERROR_PAUSE_SECONDS):
@@ -222,13 +222,13 @@ def test_ranks_that_start_one_by_one_wake_the_reconciler_once(
     for turn in range(11):
         begun = tuple(RankStatus(rank, 0, "running", 1) for rank in range(turn))
         seen[0] = Observation(Phase.STARTING, True, begun)
-        watcher.look(turn * TICK_SECONDS)
+        watcher.poll(turn * TICK_SECONDS)
     assert (
         len(woken) == 1 + int(10 * TICK_SECONDS / GATHER_SECONDS) - 1
     )  # a look comes every TICK: every third one tells
     published = len(woken)
     seen[0] = replace(seen[0], waiting=Cause("POD_PENDING", {}))
-    watcher.look(11 * TICK_SECONDS)
+    watcher.poll(11 * TICK_SECONDS)
     seen[0] = replace(seen[0], phase=Phase.RUNNING)
     watcher.look(12 * TICK_SECONDS)
     assert len(woken) == published + 2
@@ -247,7 +247,7 @@ def test_one_call_per_cluster_observes_all_attempts(task: Task, monkeypatch: pyt
     monkeypatch.setattr(LocalBackend, "observe", counted)
     watcher = Watcher()
     watcher.find()
-    watcher.look(0.0)
+    watcher.poll(0.0)
     assert sorted(asked) == [["task-x", "task-y"], ["task-z"]]
 
 
@@ -259,13 +259,13 @@ def test_an_unreadable_task_does_not_stop_others_and_is_retried(task: Task, sett
     watcher.find()
     for moment in (0.0, 1.0, 2.0):
         write(other, '{"step": 1, "loss": 1}\n')
-        watcher.look(moment)
+        watcher.poll(moment)
     assert points("task-a") == 3
     bad.rmdir()
     write(task, '{"step": 1, "loss": 1}\n')
-    watcher.look(ERROR_PAUSE_SECONDS - 1)
+    watcher.poll(ERROR_PAUSE_SECONDS - 1)
     assert points() == 0
-    watcher.look(2 * ERROR_PAUSE_SECONDS)
+    watcher.poll(2 * ERROR_PAUSE_SECONDS)
     assert points() == 1
 
 
@@ -279,7 +279,7 @@ def test_an_unreachable_cluster_does_not_stop_reading_and_is_backed_off(
         broken.setattr(LocalBackend, "observe", away)
         for tick in range(20):
             write(task, '{"step": 1, "loss": 1}\n')
-            watcher.look(tick * TICK_SECONDS)
+            watcher.poll(tick * TICK_SECONDS)
     assert points() == 20
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     watcher.look(2 * ERROR_PAUSE_SECONDS)
@@ -298,7 +298,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def progress(task: Task, watcher: Watcher, moment: float) -> Any:
-    watcher.look(moment)
+    watcher.poll(moment)
     task.refresh_from_db()
     return task.progress
 
@@ -345,7 +345,7 @@ def test_trainer_lines_wait_for_the_probes_step(task: Task, watcher: Watcher, mo
     assert (points(), task.checkpoints.count()) == (0, 1), "what stands before it does not wait"
     published.append(of_trainer(17, 17 / 73))
     assert progress(task, watcher, MAX_RANK_0_INTERVAL_SECONDS + URGENT_INTERVAL_SECONDS)["step"] == 17
-    watcher.look(MAX_RANK_0_INTERVAL_SECONDS + 2 * URGENT_INTERVAL_SECONDS)
+    watcher.poll(MAX_RANK_0_INTERVAL_SECONDS + 2 * URGENT_INTERVAL_SECONDS)
     write(
         task, "".join(LINE.format(step / 73) for step in range(20, 100, 10)) + "{'eval_loss': '2.9', 'epoch': 1.233}\n"
     )
@@ -365,8 +365,8 @@ def test_lines_of_another_program_without_a_step_are_numbered_at_once(
 ) -> None:
     steps = [20]
     monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: RankProgress(0, 9.0, step=steps[-1])})
-    watcher.look(0.0)
-    watcher.look(TICK_SECONDS)
+    watcher.poll(0.0)
+    watcher.poll(TICK_SECONDS)
     write(task, 2 * LINE.format(0.1562))
     assert progress(task, watcher, MIN_INTERVAL_SECONDS / 2) == {"step": 20, "counted": True, "loss": 3.311}
     assert list(MetricPoint.objects.order_by("pk").values_list("step", flat=True)) == [1, 2]
@@ -383,7 +383,7 @@ def test_human_readable_lines_give_a_curve_and_the_probe_gives_progress(
     task: Task, watcher: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LocalBackend, "pulses", lambda *_: {0: RankProgress(0, 9.0, step=43)})
-    watcher.look(0.0)
+    watcher.poll(0.0)
     write(task, "".join(f"iter {number}: loss 1.{number}000, time 250.00ms, mfu 1.2%\n" for number in range(80)))
     for turn in range(1, 3):
         found = progress(task, watcher, turn * MIN_INTERVAL_SECONDS)
@@ -412,7 +412,7 @@ def close_with(task: Task, ranks: list[dict[str, Any]]) -> None:
 
 def test_a_printed_step_stays_the_tasks_step(task: Task, watcher: Watcher) -> None:
     write(task, "{'loss': 1, 'step': 70}\n{'loss': 0.5, 'epoch': 1}\n")
-    watcher.look(TICK_SECONDS)
+    watcher.poll(TICK_SECONDS)
     task.attempts.update(seen={"ranks": [{"rank": 0, "last_step": 40}]})
     close_attempt(task, task.attempts.get(), ReconcileDecision(ReconcileAction.CLOSE, TaskState.SUCCEEDED))
     task.refresh_from_db()
@@ -496,8 +496,8 @@ def test_usage_of_an_attempt_is_stored_for_environment_and_ranks(task: Task) -> 
     use(task, 7, (at, {"gpu:0": 50}))
     watcher = Watcher()
     watcher.find()
-    watcher.look(0.0)
-    watcher.look(TICK_SECONDS)
+    watcher.poll(0.0)
+    watcher.poll(TICK_SECONDS)
     watcher.writer.flush(all_of_it=True)
     found = read_newest(["env-0", "env:env-0", "env:env-1", "task:task-x"])
     assert {subject: dict(one.values) for subject, one in found.items()} == {
@@ -513,9 +513,9 @@ def test_usage_reported_at_the_end_of_an_attempt_is_read(task: Task) -> None:
     Node.objects.create(task=task, node_rank=0, name="e", processes=3)
     watcher = Watcher()
     watcher.find()
-    watcher.look(0.0)
+    watcher.poll(0.0)
     use(task, 0, (now().timestamp(), {"rank_gpu_memory:1": 5000}))
-    watcher.look(TICK_SECONDS)
+    watcher.poll(TICK_SECONDS)
     Task.objects.filter(pk=task.pk).update(state=TaskState.SUCCEEDED)
     watcher.find()
     watcher.writer.flush(all_of_it=True)
@@ -535,7 +535,7 @@ def test_unreadable_usage_does_not_stop_log_reading(
     monkeypatch.setattr(LocalBackend, "telemetry", away)
     for tick in range(20):
         write(task, '{"step": 1, "loss": 1}\n')
-        watcher.look(tick * TICK_SECONDS)
+        watcher.poll(tick * TICK_SECONDS)
     assert points() == 20
     assert len(caplog.records) == 1
 

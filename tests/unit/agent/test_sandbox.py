@@ -19,7 +19,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def allowed(data: Path, resume_from: str) -> dict[str, Any]:
     """Of what is in the data directory."""
-    confining = HostSandbox.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
+    confining = HostSandbox.from_paths(data.parent / "state", data.parent / "work", "python3", (), enabled=True)
     env = {"FERMI_CHECKPOINT_DIR": str(data / "checkpoints/task-x"), "FERMI_RESUME_FROM": resume_from}
     order = confining.order(data.parent / "files", data.parent / "logs", env, home=data.parent / "home")
     assert order is not None
@@ -38,7 +38,7 @@ def test_a_resume_path_opens_only_one_tasks_folder(data: Path) -> None:
 
 @pytest.mark.parametrize(("named", "given"), [("files/torch_extensions", True), ("elsewhere", False), ("", False)])
 def test_a_rank_may_write_only_to_its_build_folder_of_the_plans_files(data: Path, named: str, given: bool) -> None:
-    confining = HostSandbox.of(data.parent / "state", data.parent / "work", "python3", (), wanted=True)
+    confining = HostSandbox.from_paths(data.parent / "state", data.parent / "work", "python3", (), enabled=True)
     env = {"TORCH_EXTENSIONS_DIR": str(data.parent / named)} if named else {}
     order = confining.order(data.parent / "files", data.parent / "logs", env, home=data.parent / "home")
     assert order is not None

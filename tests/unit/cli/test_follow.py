@@ -8,7 +8,7 @@ TASK: Any = {"status": "queued", "step": None, "totalSteps": None, "loss": None,
 
 
 def test_steps_are_shown_with_the_status_for_scripts_that_print_none() -> None:
-    progress = TaskProgress.of(TASK)
+    progress = TaskProgress.from_task(TASK)
     assert str(progress) == "queued"
     progress.hear("status", {**TASK, "status": "running", "step": 37})
     assert str(progress) == "running  37/?"

@@ -81,7 +81,7 @@ def hosting(data: Path) -> Iterator[EnvironmentBackend]:
     assert found
     yield found
     for run in environment_runs.list_living_runs(data):
-        until(lambda run=run: (run.end(0.0), not run.look().left and not run.strays())[1])
+        until(lambda run=run: (run.request_end(0.0), not run.read_state().left and not run.strays())[1])
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def named(hosting: EnvironmentBackend, name: str, **more: Any) -> Kept:
 
 
 def members(kept_run: Kept) -> list[int]:
-    disk = environment_runs.EnvironmentDisk.of(kept_run.hosting.data_dir, kept_run.spec.id)  # type: ignore[attr-defined]
+    disk = environment_runs.EnvironmentDisk.from_environment(kept_run.hosting.data_dir, kept_run.spec.id)  # type: ignore[attr-defined]
     return [one["pid"] for one in disk.run(kept_run.spec.run).strays()]
 
 
@@ -112,11 +112,11 @@ def members(kept_run: Kept) -> list[int]:
 
 
 def test_a_jupyter_run_counts_as_running_and_starts_on_the_first_connection(jupyter: Kept) -> None:
-    before = jupyter.seen()
+    before = jupyter.read_status()
     assert (before.phase, before.left, members(jupyter)) == (EnvironmentPhase.RUNNING, True, [])
-    assert jupyter.ask({"open": "status"})["service"]["state"] == "idle", "a terminal needs no JupyterLab"
+    assert jupyter.request({"open": "status"})["service"]["state"] == "idle", "a terminal needs no JupyterLab"
     assert jupyter.http("GET", "/lab")[0] == 200
-    assert jupyter.ask({"open": "status"})["service"]["state"] == "up"
+    assert jupyter.request({"open": "status"})["service"]["state"] == "up"
 
 
 def test_jupyterlab_does_not_ask_about_news(jupyter: Kept) -> None:
@@ -129,26 +129,26 @@ def test_a_cell_runs_and_its_kernel_is_listed_and_ended(jupyter: Kept) -> None:
     kernel = jupyter.json("POST", "/api/sessions", json.dumps(notebook))["kernel"]["id"]
     said, disk = _execute(jupyter, kernel, CELL), jupyter.hosting.render(jupyter.spec).artifacts[0].content
     assert said == f"42 {disk['workspace']} red\n"
-    [seen] = jupyter.ask({"open": "status"})["activity"]["kernels"]
+    [seen] = jupyter.request({"open": "status"})["activity"]["kernels"]
     assert (seen["id"], seen["name"], seen["busy"]) == (kernel, "work.ipynb", False)
     assert seen["pid"] in members(jupyter)
     assert seen["since"] <= seen["busy_at"]
-    told = until(lambda: (now := jupyter.seen().activity).kernels and now)
+    told = until(lambda: (now := jupyter.read_status().activity).kernels and now)
     assert told.at is not None
     assert told.at >= seen["busy_at"]
-    assert jupyter.ask({"open": "end-kernel", "kernel": kernel}) == {"ok": True}
+    assert jupyter.request({"open": "end-kernel", "kernel": kernel}) == {"ok": True}
     assert processes.read_start_time(seen["pid"]) is None
-    assert jupyter.ask({"open": "end-kernel", "kernel": kernel})["code"] == "KERNEL_UNKNOWN"
+    assert jupyter.request({"open": "end-kernel", "kernel": kernel})["code"] == "KERNEL_UNKNOWN"
     assert jupyter.json("GET", "/api/kernels") == []
 
 
 def test_a_kernel_that_holds_memory_is_named(jupyter: Kept) -> None:
     kernel = jupyter.json("POST", "/api/kernels", "{}")["id"]
     _execute(jupyter, kernel, "held = bytearray(200 << 20); held[::4096] = b'x' * len(held[::4096]); print(1)")
-    [holder] = [one for one in jupyter.ask({"open": "status"})["processes"] if one["kernel"] == kernel]
+    [holder] = [one for one in jupyter.request({"open": "status"})["processes"] if one["kernel"] == kernel]
     assert holder["rss_bytes"] > 200 << 20
     assert kernel in holder["name"] or "ipykernel" in holder["name"]
-    jupyter.ask({"open": "end-kernel", "kernel": kernel})
+    jupyter.request({"open": "end-kernel", "kernel": kernel})
 
 
 def test_jupyter_serves_only_connections_through_envd(jupyter: Kept) -> None:
@@ -175,7 +175,7 @@ def test_a_websocket_from_another_origin_is_refused(jupyter: Kept) -> None:
             origin="http://evil.localhost:8000",
             open_timeout=120,
         )  # type: ignore[arg-type]
-    jupyter.ask({"open": "end-kernel", "kernel": kernel})
+    jupyter.request({"open": "end-kernel", "kernel": kernel})
 
 
 def test_a_passed_socket_leads_inside_and_counts_as_a_connection(jupyter: Kept) -> None:
@@ -185,16 +185,16 @@ def test_a_passed_socket_leads_inside_and_counts_as_a_connection(jupyter: Kept) 
     inside.settimeout(60)
     inside.sendall(f"GET /api/status HTTP/1.0\r\nHost: {HOST}\r\n\r\n".encode())
     assert inside.recv(1 << 16).startswith(b"HTTP/1.1 200"), "the server takes it for the keeper's own"
-    until(lambda: jupyter.seen().activity.connections == 1)
+    until(lambda: jupyter.read_status().activity.connections == 1)
     inside.close()
-    until(lambda: jupyter.seen().activity.connections == 0)
+    until(lambda: jupyter.read_status().activity.connections == 0)
 
 
 def test_a_killed_jupyter_is_restarted(jupyter: Kept) -> None:
     jupyter.http("GET", "/api/status")
     [server] = [pid for pid in members(jupyter) if b"jupyterlab" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     os.kill(server, signal.SIGKILL)
-    until(lambda: jupyter.ask({"open": "status"})["service"]["restarts"] == 1)
+    until(lambda: jupyter.request({"open": "status"})["service"]["restarts"] == 1)
     assert jupyter.http("GET", "/api/status")[0] == 200
     assert "ended with code 137" in jupyter.log()
 
@@ -367,27 +367,27 @@ def test_processes_of_a_caller_end_with_it(jupyter: Kept) -> None:
         stream = jupyter.open({"open": "exec", "command": command, "tty": tty})
         pids = [int(word) for word in next(frames(stream))[1].split()]
         assert all(processes.read_start_time(pid) for pid in pids)
-        assert jupyter.ask({"open": "status"})["activity"]["connections"] == 1
+        assert jupyter.request({"open": "status"})["activity"]["connections"] == 1
         stream.close()
         until(lambda pids=pids: not any(processes.read_start_time(pid) for pid in pids))
-    until(lambda: jupyter.ask({"open": "status"})["activity"]["connections"] == 0)
+    until(lambda: jupyter.request({"open": "status"})["activity"]["connections"] == 0)
 
 
 # --- who is let in, and where to ---
 
 
 def test_only_declared_ports_are_opened(jupyter: Kept, port: int) -> None:
-    assert jupyter.ask({"open": "port", "door": "board"})["code"] == "PORT_CLOSED"
+    assert jupyter.request({"open": "port", "door": "board"})["code"] == "PORT_CLOSED"
     serving = jupyter.open({"open": "exec", "command": [sys.executable, "-c", SERVES, str(port)]})
-    until(lambda: jupyter.ask({"open": "port", "port": port})["ok"])
+    until(lambda: jupyter.request({"open": "port", "port": port})["ok"])
     assert jupyter.http("GET", "/", door="board") == (200, b"here")
     serving.close()
     for other in ({"port": 22}, {"door": "other"}, {}, {"door": "custom"}, {"port": "board"}):
-        assert jupyter.ask({"open": "port", **other})["code"] == "PORT_UNKNOWN", other
+        assert jupyter.request({"open": "port", **other})["code"] == "PORT_UNKNOWN", other
 
 
 def test_a_caller_without_the_token_is_refused(jupyter: Kept, data: Path) -> None:
-    jupyter.ask({"open": "status"})
+    jupyter.request({"open": "status"})
     run = data / "environments/env-a/runs/1"
     for said in (b'{"open": "status"}\n', b'{"token": "wrong", "open": "status"}\n', b"nonsense\n", b"[]\n"):
         folder = os.open(run, os.O_RDONLY)
@@ -400,7 +400,7 @@ def test_a_caller_without_the_token_is_refused(jupyter: Kept, data: Path) -> Non
     assert stat.S_IMODE((run / "keeper.sock").stat().st_mode) == 0o600
     assert stat.S_IMODE((run / "keeper.token").stat().st_mode) == 0o600
     for request in ({"open": "nothing"}, {"open": "exec", "command": "ls"}, {"open": "exec", "command": [1]}):
-        assert jupyter.ask(request)["code"] == "KEEPER_REQUEST_INVALID", request
+        assert jupyter.request(request)["code"] == "KEEPER_REQUEST_INVALID", request
 
 
 def test_environments_are_isolated_from_each_other_and_the_platform(
@@ -441,7 +441,7 @@ def test_a_script_serves_a_declared_port_and_its_output_is_the_log(hosting: Envi
     script = f"echo begun\nexec {sys.executable} -c '{SERVES}' {port}\n"
     run = named(hosting, "env-c", kind="custom", start_script=script, ports=(EnvironmentPort("web", port),)).start()
     run.until(EnvironmentPhase.RUNNING)
-    until(lambda: run.ask({"open": "port", "door": "web"})["ok"])
+    until(lambda: run.request({"open": "port", "door": "web"})["ok"])
     assert run.http("GET", "/", door="web") == (200, b"here")
     assert run.log().startswith("begun\n")
     assert run.stop().cause is None
@@ -522,7 +522,7 @@ def test_an_environment_over_its_disk_limit_ends_and_restarts_for_cleanup(hostin
     assert (code, params["bound"]) == ("ENVIRONMENT_OVER_ITS_SIZE", "16 MiB")
     again = begun(run, 2, size=16 << 20, start_script="")
     assert again.run("sh", "-c", "ls | wc -l; rm -f *.bin; ls | wc -l").out.split()[1:] == ["0"]
-    assert again.seen().phase is EnvironmentPhase.RUNNING
+    assert again.read_status().phase is EnvironmentPhase.RUNNING
     again.stop()
 
 
@@ -616,14 +616,16 @@ def test_starting_and_stopping_are_idempotent(hosting: EnvironmentBackend, data:
     for _ in range(2):
         assert run.stop().phase is EnvironmentPhase.ENDED
     run.start()
-    assert run.seen().phase is EnvironmentPhase.ENDED
+    assert run.read_status().phase is EnvironmentPhase.ENDED
     with pytest.raises(BackendError, match="ENVIRONMENT_AWAY"):
-        run.ask({"open": "status"})
+        run.request({"open": "status"})
     never = replace(run.spec, run=2)
     after = Kept(hosting, never)
     after.stop()
     after.start()
-    assert (after.seen().phase, after.seen().left) == (EnvironmentPhase.ABSENT, False), "it can no longer begin"
+    assert (after.read_status().phase, after.read_status().left) == (EnvironmentPhase.ABSENT, False), (
+        "it can no longer begin"
+    )
     third = Kept(hosting, replace(run.spec, run=3)).start()
     third.run("sh", "-c", "touch kept")
     assert hosting.delete("env-t") is False, "something of it runs"
@@ -641,7 +643,7 @@ def test_a_killed_daemon_leaves_no_process_and_restarts_on_demand(
     keeper, sleeper = (int(word) for word in next(frames(stream))[1].split())
     os.kill(keeper, signal.SIGKILL)
     until(lambda: processes.read_start_time(keeper) is None)
-    assert run.seen().phase is EnvironmentPhase.RUNNING
+    assert run.read_status().phase is EnvironmentPhase.RUNNING
     assert run.run("echo", "again").out == "again\n"
     assert processes.read_start_time(sleeper) is None
     run.stop()
@@ -669,7 +671,11 @@ def test_a_killed_daemon_of_a_script_is_a_lost_run_without_leftovers(hosting: En
     run = named(hosting, "env-l", kind="custom", start_script="setsid sleep 600 & sleep 600").start()
     run.until(EnvironmentPhase.RUNNING)
     until(lambda: len(members(run)) >= 3)
-    keeper = environment_runs.EnvironmentDisk.of(hosting.data_dir, "env-l").run(1).told()["runner"]["pid"]  # type: ignore[attr-defined]
+    keeper = (
+        environment_runs.EnvironmentDisk.from_environment(hosting.data_dir, "env-l")
+        .run(1)
+        .read_daemon_status()["runner"]["pid"]
+    )  # type: ignore[attr-defined]
     os.kill(keeper, signal.SIGKILL)
     seen = run.until(EnvironmentPhase.ENDED)
     assert seen.cause
@@ -691,9 +697,9 @@ def test_a_platform_shutdown_stops_environments_and_its_start_restarts_them(
     script.until(EnvironmentPhase.RUNNING)
     assert stop_everything(tmp_path, 30.0) == []
     assert (members(lazy), members(script)) == ([], [])
-    assert lazy.seen().phase is EnvironmentPhase.RUNNING
+    assert lazy.read_status().phase is EnvironmentPhase.RUNNING
     assert lazy.run("echo", "back").out == "back\n"
-    ended = script.seen()
+    ended = script.read_status()
     assert ended.cause
     assert (ended.phase, ended.cause.code, ended.left) == (EnvironmentPhase.ENDED, "KEEPER_LOST", False)
     stop_everything(tmp_path, 0.0)
@@ -711,7 +717,7 @@ def test_concurrent_connections_share_one_daemon(hosting: EnvironmentBackend) ->
 def test_a_connection_before_the_start_waits(hosting: EnvironmentBackend) -> None:
     run = named(hosting, "env-early")
     with ThreadPoolExecutor(1) as pool:
-        said = pool.submit(run.ask, {"open": "status"})
+        said = pool.submit(run.request, {"open": "status"})
         wait([said], 0.2)
         run.start()
         assert said.result(30)
@@ -732,15 +738,15 @@ def test_the_platform_enters_an_unopened_environment_without_starting_it(
     backend: Any = hosting.backend  # type: ignore[attr-defined]
     run = named(hosting, "env-enter", env={"COLOUR": "blue"}).start()
     with backend.enter(Node("env-enter", "lab")) as session:
-        survey = session.ask("survey")
+        survey = session.request("survey")
         own = data / "environments/env-enter/home/.fermi"
         assert survey["python"] == survey["interpreter"] == f"{own}/python/bin/python"
         with pytest.raises(InsideError) as refused:
-            session.ask("dance")
+            session.request("dance")
     assert refused.value.code == "INSIDE_UNKNOWN_REQUEST"
     assert list((own / "bundles").iterdir())
     assert members(run) == []
-    assert environment_runs.EnvironmentDisk.of(data, "env-enter").run(1).look().state == "absent"
+    assert environment_runs.EnvironmentDisk.from_environment(data, "env-enter").run(1).read_state().state == "absent"
     until(lambda: not began("fermi.runner.sandboxed_program"), what="it ends with its stream")
     for key, code in (("env-of-nobody", "INSIDE_NOT_HERE"), ("env-enter", "INSIDE_NOT_RUNNING")):
         run.stop()
@@ -763,7 +769,7 @@ def test_a_command_through_envd_is_a_stream(hosting: EnvironmentBackend) -> None
     """As the platform enters environments of worker hosts."""
     run = named(hosting, "env-through").start()
     with managed_environment.enter_environment(hosting.dial(run.handle)) as session:
-        assert session.ask("survey")["python"].endswith("/home/.fermi/python/bin/python")
+        assert session.request("survey")["python"].endswith("/home/.fermi/python/bin/python")
         assert any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run))
     until(
         lambda: not any("fermi.inside" in processes.read_words(pid, "cmdline") for pid in members(run)), what="its end"

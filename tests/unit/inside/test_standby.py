@@ -79,7 +79,7 @@ class Lab:
                 "yields": YIELD_OPTIONS,
                 **request,
             }
-            return session.ask("stand-by", **asked)
+            return session.request("stand-by", **asked)
 
     def order(self, name: str, **spec: Any) -> dict[str, Any]:
         whole = {
@@ -101,7 +101,7 @@ class Lab:
     def begin(self, name: str, secrets: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
         with self.enter() as session:
             order = self.order(name, **spec)
-            return session.ask("begin", order=order, head="127.0.0.1", secrets=dict(secrets or {}))
+            return session.request("begin", order=order, head="127.0.0.1", secrets=dict(secrets or {}))
 
     def said(self, name: str) -> dict[str, Any]:
         """What the rank has printed, which it has once."""
@@ -132,7 +132,7 @@ class Lab:
     def close(self) -> None:
         for stream in self.streams:
             stream.close()
-        self.place.end()
+        self.place.end_container()
         if said := self.standing():
             os.kill(said["pid"], signal.SIGKILL)
 
@@ -284,13 +284,13 @@ def test_an_interpreter_without_torch_gives_the_reason(tmp_path: Path) -> None:
     try:
         with place.enter(bare) as session:
             asked: dict[str, Any] = {"python": bare, "modules": MODULES, "seconds": 600, "yields": YIELD_OPTIONS}
-            found = session.ask("stand-by", **asked)
+            found = session.request("stand-by", **asked)
             assert (found["state"], found["code"]) == ("unusable", "STANDBY_WITHOUT_TORCH")
             inside_engines.install_files(bare, {"torch.py": STARTS_A_THREAD})
-            found = session.ask("stand-by", **asked)
+            found = session.request("stand-by", **asked)
             assert (found["code"], found["params"]["threads"]) == ("STANDBY_HAS_THREADS", 2)
     finally:
-        place.end()
+        place.end_container()
 
 
 def _hear(door: socket.socket) -> bytes:

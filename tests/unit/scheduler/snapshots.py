@@ -105,7 +105,7 @@ def snapshots(draw: st.DrawFn, most: int = 10, reserved: bool = True) -> Schedul
             waiting(
                 f"t{i}", *named, select=select, project=draw(st.sampled_from(PROJECTS)),
                 user=draw(st.sampled_from(("ann", "bob"))), priority=draw(st.sampled_from((-1, 0, 0, 1, 100))),
-                since=NOW - draw(st.integers(0, 100)) * HOUR, place=draw(st.none() | st.just(NOW - 9e5 + i)),
+                since=NOW - draw(st.integers(0, 100)) * HOUR, position=draw(st.none() | st.just(NOW - 9e5 + i)),
                 preemptible=draw(st.booleans()), max_run=draw(runs),
             )
         )  # fmt: skip

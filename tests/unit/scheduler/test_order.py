@@ -20,7 +20,7 @@ def test_tasks_are_ordered_by_class_and_within_a_project_by_age(snapshot: Schedu
     for project in snapshot.projects:
         for level in set(classes):
             ages = [
-                task.since if task.place is None else task.place
+                task.since if task.position is None else task.position
                 for task in found
                 if task.project == project and raise_class_by_age(task, snapshot.now) == level
             ]
@@ -69,6 +69,6 @@ def test_a_moved_task_stays_at_its_position() -> None:
     tasks = [
         waiting("first", "e", since=1.0),
         waiting("second", "e", since=2.0),
-        waiting("moved", "e", since=3.0, place=1.5),
+        waiting("moved", "e", since=3.0, position=1.5),
     ]
     assert names(order_tasks(tasks, (), {}, NOW)) == ["first", "moved", "second"]

@@ -37,8 +37,8 @@ def test_a_second_platform_on_the_same_data_is_refused_with_the_pid_of_the_first
     record: Pidfile, tmp_path: Path
 ) -> None:
     record.acquire()
-    record.write([PlatformProcess.of("fermi", os.getpid())])
-    assert Pidfile(tmp_path).supervisor() == PlatformProcess.of("fermi", os.getpid())
+    record.write([PlatformProcess.from_pid("fermi", os.getpid())])
+    assert Pidfile(tmp_path).supervisor() == PlatformProcess.from_pid("fermi", os.getpid())
     with pytest.raises(StartupError, match=rf"already runs on this data directory \(process {os.getpid()}\)"):
         Pidfile(tmp_path).acquire()
 
@@ -49,13 +49,13 @@ def test_nothing_runs_before_the_first_start(tmp_path: Path) -> None:
 
 
 def test_processes_left_by_a_killed_platform_are_ended(record: Pidfile, sleeper: "subprocess.Popen[bytes]") -> None:
-    record.write([PlatformProcess.of("worker", sleeper.pid)])
+    record.write([PlatformProcess.from_pid("worker", sleeper.pid)])
     assert record.stop_leftovers() == ["worker"]
     assert sleeper.wait() != 0
 
 
 def test_a_process_with_a_reused_pid_is_not_ended(record: Pidfile, sleeper: "subprocess.Popen[bytes]") -> None:
-    now = PlatformProcess.of("worker", sleeper.pid)
+    now = PlatformProcess.from_pid("worker", sleeper.pid)
     assert now.start_time is not None
     record.write([replace(now, start_time=now.start_time - 1), replace(now, boot_id="of another boot")])
     assert record.stop_leftovers() == []

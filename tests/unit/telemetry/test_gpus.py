@@ -119,10 +119,10 @@ def test_every_known_value_of_a_board_is_read() -> None:
     boards = [Board("GPU-aaa"), Board("GPU-bbb")]
     rates = CounterRates()
     nvml = NvmlReader(None, rates, Driver(*boards))
-    assert "ecc" not in nvml.look(10.0)[0]  # how many there were before is not what came since
+    assert "ecc" not in nvml.read_gpus(10.0)[0]  # how many there were before is not what came since
     rates.turn()
     boards[0].ecc, boards[0].sent = 7, 3000
-    found = nvml.look(12.0)
+    found = nvml.read_gpus(12.0)
     assert found[0] == {
         "gpu": 87, "gpu_memory": 3 << 30, "gpu_memory_total": 80 << 30, "power": 412.5, "temperature": 66,
         "sm_clock": 1410, "memory_clock": 1593, "throttled": 1.0, "ecc": 2, "pcie_received": 2e6, "pcie_sent": 1e6,
@@ -135,20 +135,20 @@ def test_every_known_value_of_a_board_is_read() -> None:
 def test_unsupported_values_are_left_out() -> None:
     refuses = ("nvmlDeviceGetPowerUsage", "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetCurrentClocksEventReasons",
                "nvmlDeviceGetFieldValues", "nvmlDeviceRegisterEvents")  # fmt: skip
-    told = NvmlReader(None, CounterRates(), Driver(Board("GPU-old", refuses))).look(1.0)[0]
+    told = NvmlReader(None, CounterRates(), Driver(Board("GPU-old", refuses))).read_gpus(1.0)[0]
     assert {"power", "ecc", "nvlink_sent"}.isdisjoint(told)
     assert told["throttled"] == 2.0  # by the name that the call had before driver 535
     assert told["gpu"] == 87
 
 
 def test_drivers_before_510_include_reserved_memory() -> None:
-    told = NvmlReader(None, CounterRates(), Driver(Board("GPU-old", ("nvmlMemory_v2",)))).look(1.0)[0]
+    told = NvmlReader(None, CounterRates(), Driver(Board("GPU-old", ("nvmlMemory_v2",)))).read_gpus(1.0)[0]
     assert told["gpu_memory"] == (3 << 30) + RESERVED
 
 
 def test_only_visible_gpus_count_in_their_order() -> None:
     boards = [Board("GPU-aaa"), Board("GPU-bbb", ("nvmlDeviceGetUtilizationRates",)), Board("GPU-ccc")]
-    found = NvmlReader("GPU-bbb,0", CounterRates(), Driver(*boards)).look(1.0)
+    found = NvmlReader("GPU-bbb,0", CounterRates(), Driver(*boards)).read_gpus(1.0)
     assert sorted(found) == [0, 1]
     assert "gpu" not in found[0]
 
@@ -164,7 +164,7 @@ def test_throttle_reasons_become_a_few_actionable_ones() -> None:
 
 
 def test_memory_of_a_ranks_processes_is_summed() -> None:
-    sampler = TelemetrySampler([], known=NvmlReader(None, CounterRates(), Driver(Board("GPU-aaa"))))
+    sampler = TelemetrySampler([], reader=NvmlReader(None, CounterRates(), Driver(Board("GPU-aaa"))))
     values = sampler.sample({5: os.getpid()}, {5: 0})["values"]
     assert values["rank_gpu_memory:5"] == 1 << 30
     assert values["gpu:0"] == 87
@@ -179,9 +179,9 @@ echo "1, GPU-bbb, [N/A], 10, 81920, [N/A], 40, 210, 1593, Not Active, [N/A]"
 """)
     tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
     board = NvidiaSmiReader("GPU-bbb,0", [str(tool)])
-    assert board.look(100.0) == {}
+    assert board.read_gpus(100.0) == {}
     moment = 100.0
-    while not (found := board.look(moment)):
+    while not (found := board.read_gpus(moment)):
         time.sleep(0.01)  # the tool runs beside
         moment += 0.01
     assert found[0] == {"gpu_memory": 10 << 20, "gpu_memory_total": 80 << 30, "temperature": 40, "sm_clock": 210,
@@ -192,7 +192,7 @@ echo "1, GPU-bbb, [N/A], 10, 81920, [N/A], 40, 210, 1593, Not Active, [N/A]"
 
 def test_without_nvidia_smi_nothing_is_reported() -> None:
     board = NvidiaSmiReader(None, ["/nowhere/nvidia-smi"])
-    assert board.look(1.0) == board.look(20.0) == {}
+    assert board.read_gpus(1.0) == board.read_gpus(20.0) == {}
 
 
 class Rocm:
@@ -222,6 +222,6 @@ class Rocm:
 
 
 def test_amd_gpus_have_the_same_metric_names() -> None:
-    told = AmdSmiReader(None, CounterRates(), Rocm).look(1.0)[0]
+    told = AmdSmiReader(None, CounterRates(), Rocm).read_gpus(1.0)[0]
     assert told == {"gpu": 55, "gpu_memory": 283 << 20, "gpu_memory_total": 196592 << 20, "power": 140,
                     "temperature": 44, "sm_clock": 132, "memory_clock": 900}  # fmt: skip

@@ -45,11 +45,11 @@ def tree(tmp_path: Path) -> Path:
 def look_twice(tree: Path, seconds: float, **changes: str) -> dict[str, float]:
     rates = CounterRates()
     node = NodeReader(ProcFiles(str(tree)), rates)
-    node.look(100.0)
+    node.read_values(100.0)
     rates.turn()
     for path, text in changes.items():
         write(tree, path, text)
-    return node.look(100.0 + seconds)
+    return node.read_values(100.0 + seconds)
 
 
 def test_counters_become_rates_between_two_samples(tree: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_first_sample_and_a_reset_counter_have_no_rate(tree: Path) -> None:
     found = look_twice(tree, 5.0, **{"/proc/net/dev": NET.format(lo=0, rx=10, tx=2500)})
     assert "received:eth0" not in found
     assert "sent:eth0" in found
-    assert "cpu" not in NodeReader(ProcFiles(str(tree)), CounterRates()).look(1.0)
+    assert "cpu" not in NodeReader(ProcFiles(str(tree)), CounterRates()).read_values(1.0)
 
 
 def test_a_list_in_several_pages_is_read_completely() -> None:
@@ -99,16 +99,16 @@ def test_a_container_has_the_tightest_limits_of_its_groups(tree: Path) -> None:
 
 
 def test_unreadable_files_give_no_values(tmp_path: Path) -> None:
-    known = NodeReader(ProcFiles(str(tmp_path)), CounterRates(), ["/nowhere"]).look(1.0)
+    known = NodeReader(ProcFiles(str(tmp_path)), CounterRates(), ["/nowhere"]).read_values(1.0)
     assert known == {}
-    assert RankReader(ProcFiles(str(tmp_path)), CounterRates()).look({0: 1}, 1.0) == {}
+    assert RankReader(ProcFiles(str(tmp_path)), CounterRates()).read_values({0: 1}, 1.0) == {}
 
 
 @pytest.mark.parametrize("text", ["", "cpu", "garbage\n\n\0", "cpu  1 2\n"])
 def test_a_truncated_file_never_raises(tree: Path, text: str) -> None:
     for path in ("/proc/stat", "/proc/loadavg", "/proc/meminfo", "/proc/net/dev", "/proc/self/cgroup"):
         write(tree, path, text)
-    NodeReader(ProcFiles(str(tree)), CounterRates(), [str(tree)]).look(1.0)
+    NodeReader(ProcFiles(str(tree)), CounterRates(), [str(tree)]).read_values(1.0)
 
 
 SPINS = """

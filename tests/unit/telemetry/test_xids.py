@@ -74,13 +74,13 @@ def test_similar_lines_are_ignored(line: str) -> None:
 
 def test_an_error_belongs_to_the_gpu_with_its_bus_id(kernel: Kernel, devices: Path) -> None:
     known = XidReader(None, kernel.path, str(devices))
-    assert known.look() == {}
+    assert known.read_xids() == {}
     kernel.say(LINK)
     kernel.say("usb 1-1: new device")
     kernel.say(LOST)
-    assert known.look() == {0: 79, 1: 74}
+    assert known.read_xids() == {0: 79, 1: 74}
     kernel.say(DOUBLE_BIT)
-    assert known.look() == {0: 79, 1: 48}
+    assert known.read_xids() == {0: 79, 1: 48}
 
 
 @pytest.mark.parametrize(("visible", "expected"), [("1", {0: 48}), ("GPU-bbb,0", {0: 48, 1: 79}), ("", {})])
@@ -88,17 +88,17 @@ def test_only_visible_gpus_count(visible: str, expected: dict[int, int], kernel:
     known = XidReader(visible, kernel.path, str(devices))
     kernel.say(LOST)
     kernel.say(DOUBLE_BIT)
-    assert known.look() == expected
+    assert known.read_xids() == expected
 
 
 def test_old_messages_are_not_reported(tmp_path: Path, devices: Path) -> None:
     log = tmp_path / "log"
     log.write_text(f"3,1,1,-;{LOST}\n", encoding="ascii")
     known = XidReader(None, str(log), str(devices))
-    assert known.look() == {}
+    assert known.read_xids() == {}
     with log.open("a", encoding="ascii") as file:
         file.write(f"3,2,2,-;{LINK}\n4,broken\n3,x,y,-;{LOST}\n")
-    assert known.look() == {1: 74}
+    assert known.read_xids() == {1: 74}
 
 
 def test_an_error_explains_the_end_of_its_process_and_rank(kernel: Kernel, devices: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_fault_of_one_process_does_not_affect_others_on_its_gpu(kernel: Kernel
     known = XidReader(None, kernel.path, str(devices))
     fault = "NVRM: Xid (PCI:0000:3b:00): 31, pid=4711, name=python, Ch 00000008, MMU Fault: ENGINE GRAPHICS"
     kernel.say(fault)
-    assert known.look() == {0: 31}
+    assert known.read_xids() == {0: 31}
     assert known.explains(0, 9) is None
     assert known.explains(0, 4711) == {"by": "gpu", "gpu": 0, "xid": 31, "line": fault}
 
@@ -133,14 +133,14 @@ def test_two_faulting_processes_on_one_gpu_get_their_own_errors(kernel: Kernel, 
         assert known.explains(0, pid) == {"by": "gpu", "gpu": 0, "xid": 31, "line": line}
     for pid in range(xids.MAX_PROCESSES):
         kernel.say(lines[3076].replace("3076", str(10_000 + pid)))
-        known.look()
+        known.read_xids()
     assert known.explains(0, 3076) is None
 
 
 def test_an_old_error_explains_nothing(kernel: Kernel, devices: Path) -> None:
     known = XidReader(None, kernel.path, str(devices))
     kernel.say(LOST, time.monotonic() - xids.EXPLAINS_SECONDS - 1)
-    assert known.look() == {0: 79}
+    assert known.read_xids() == {0: 79}
     assert known.explains(0, 9) is None
 
 
@@ -153,29 +153,29 @@ def test_without_access_to_the_log_the_journal_is_read(tmp_path: Path, devices: 
     )  # fmt: skip
     journal.chmod(0o755)
     known = XidReader(None, str(tmp_path / "absent"), str(devices), [str(journal)])
-    assert until(known.look, what="the journal's answer") == {0: 79}
+    assert until(known.read_xids, what="the journal's answer") == {0: 79}
     assert (tmp_path / "asked").read_text(encoding="ascii").startswith("--since=@")
 
 
 def test_without_any_access_nothing_is_known(tmp_path: Path, devices: Path) -> None:
     known = XidReader(None, str(tmp_path / "absent"), str(devices), ["/nowhere/journalctl"])
-    assert known.look() == known.look() == {}
+    assert known.read_xids() == known.read_xids() == {}
     assert known.explains(0, 9) is None
 
 
 def test_without_gpus_no_log_is_opened(tmp_path: Path) -> None:
-    assert XidReader(None, str(tmp_path / "absent"), str(tmp_path / "none")).look() == {}
+    assert XidReader(None, str(tmp_path / "absent"), str(tmp_path / "none")).read_xids() == {}
 
 
 class Board:
     memory: dict[int, float] = {}
 
-    def look(self, now: float) -> GpuReadings:
+    def read_gpus(self, now: float) -> GpuReadings:
         return {0: {"gpu": 5.0}}
 
 
 def test_a_sample_has_the_newest_error_of_each_gpu(kernel: Kernel, devices: Path) -> None:
-    sampler = TelemetrySampler([], known=Board(), xids=XidReader(None, kernel.path, str(devices)))
+    sampler = TelemetrySampler([], reader=Board(), xids=XidReader(None, kernel.path, str(devices)))
     kernel.say(LOST)
     values = sampler.sample()["values"]
     assert (values["gpu:0"], values["xid:0"]) == (5, 79)

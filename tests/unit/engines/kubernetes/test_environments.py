@@ -138,7 +138,7 @@ def test_a_task_trains_inside_a_managed_environment_on_its_gpus(lab: Lab, tmp_pa
     script = "import os; print(os.environ['RANK'], os.getcwd(), sorted(os.environ.keys() & {'FERMI_KEEPER_TOKEN'}))"
     backend = KubernetesBackend({**lab.connection, "data_dir": str(tmp_path / "data")})
     wanted = replace(job(script=script), nodes=(node,), master="env-1")
-    wanted, wrong = run_location.choose_run_locations(wanted, backend.ways(wanted))
+    wanted, wrong = run_location.choose_run_locations(wanted, backend.find_run_locations(wanted))
     assert (wanted.head.way, wrong) == (RunLocation(True, "BESIDE_GPUS_HELD", ANY), [])
     stop = threading.Event()
     watcher = threading.Thread(target=backend.watch, args=(stop, lambda _: None))
