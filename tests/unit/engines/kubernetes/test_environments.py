@@ -161,7 +161,7 @@ def test_an_environment_that_cannot_be_surveyed_runs(lab: Lab, monkeypatch: pyte
     lab.start()
     assert lab.until(EnvironmentPhase.RUNNING).facts["engine"]["inside"]["why"] == "INSIDE_FORBIDDEN"
     monkeypatch.setattr(environments, "SURVEY_SECONDS", 0.0)
-    monkeypatch.setattr(survey.EnvironmentSurveys, "of", lambda *_: None)
+    monkeypatch.setattr(survey.EnvironmentSurveys, "find_survey", lambda *_: None)
     assert lab.until(EnvironmentPhase.RUNNING).facts["engine"]["inside"] == {}
 
 
