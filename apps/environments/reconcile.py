@@ -90,7 +90,7 @@ def _run_pass(environment_ids: Sequence[str]) -> int:
 def _release_rows(ids: Sequence[str], claim: pass_claims.PassClaim, wait: timedelta | None) -> None:
     """Release the rows; those that a wake-up has moved meanwhile are handled again at once."""
     at = None if wait is None else now() + wait
-    if claim.let_go(Hosted.objects.filter(pk__in=ids), len(ids), at):
+    if claim.release(Hosted.objects.filter(pk__in=ids), len(ids), at):
         wake_reconciler()
 
 

@@ -213,7 +213,7 @@ def list_group_actions(row: Group, *, ready: bool) -> list[str]:
 def _serialize_rank(slot: WorkerSlot | None) -> dict[str, int | None]:
     if slot is None:
         return dict(NO_RANK)
-    return {"rank": place.rank, "localRank": place.local_rank, "nodeRank": place.node_rank}
+    return {"rank": slot.rank, "localRank": slot.local_rank, "nodeRank": slot.node_rank}
 
 
 def serialize_worker_telemetry(user: User, worker_id: str, query: Mapping[str, Any]) -> dict[str, Any]:

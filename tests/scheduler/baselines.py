@@ -53,7 +53,7 @@ def fitting(task: WaitingTask, free: dict[str, EnvironmentInfo]) -> Sequence[Env
 
 
 def _free(snapshot: SchedulerSnapshot) -> dict[str, EnvironmentInfo]:
-    taken = {key for held in snapshot.held for key in held.places}
+    taken = {key for held in snapshot.running for key in held.places}
     return {place.id: place for place in snapshot.places if place.usable and place.id not in taken}
 
 
@@ -70,7 +70,7 @@ def _shadow(
 ) -> tuple[float, set[str]]:
     """When the task can start by what was declared, and on which environments."""
     runs = {one.task: one.max_run or LIMIT for one in snapshot.waiting}
-    ends = [(held.until or held.since + LIMIT, held.places) for held in snapshot.held]
+    ends = [(held.until or held.since + LIMIT, held.places) for held in snapshot.running]
     ends += [(snapshot.now + runs[turn.task], turn.start) for turn in started]
     by_id = {place.id: place for place in snapshot.places if place.usable}
     coming = dict(free)

@@ -30,7 +30,7 @@ def check(snapshot: SchedulerSnapshot, decision: Decision) -> None:
     """One decision by itself."""
     waiting = {task.task: task for task in snapshot.waiting}
     places = {place.id: place for place in snapshot.places}
-    held = {key: one for one in snapshot.held for key in one.places}
+    held = {key: one for one in snapshot.running for key in one.places}
     turns = sorted(decision.turns, key=lambda turn: turn.number)
     assert [turn.task for turn in turns if turn.task not in waiting] == [], "a turn for a task that does not wait"
     assert Counter(turn.task for turn in turns) == Counter(waiting.keys()), "each that waits has one turn"
@@ -101,7 +101,7 @@ def within_limits(
         tasks_of_user[project, user] += 1
         shared[project] += sum(place.gpus for place in chosen if place.shared)
 
-    for held in snapshot.held:
+    for held in snapshot.running:
         count(held.project, held.user, held.places)
     for turn in turns:
         if not turn.start:
@@ -165,7 +165,7 @@ def may_preempt(
     places: Mapping[str, EnvironmentInfo],
 ) -> None:
     by = waiting[one.by]
-    victim = next((held for held in snapshot.held if held.task == one.task), None)
+    victim = next((held for held in snapshot.running if held.task == one.task), None)
     assert victim is not None, f"{one.task} holds nothing and shall give way"
     assert not victim.leaving, f"{one.task} is leaving already"
     assert victim.since + victim.min_run <= snapshot.now, f"{one.task} may still run for its min_run"
@@ -197,7 +197,7 @@ def shared_gpus(
     places: Mapping[str, EnvironmentInfo],
 ) -> int:
     """What it holds, with what starts now and what others make room for."""
-    keys = [key for held in snapshot.held if held.project == project for key in held.places]
+    keys = [key for held in snapshot.running if held.project == project for key in held.places]
     for turn in turns:
         making = turn.why is not None and turn.why.code == "MAKING_ROOM"
         if waiting[turn.task].project == project:
@@ -209,14 +209,14 @@ def enough_room(snapshot: SchedulerSnapshot, decision: Decision, places: Mapping
     """Nobody gives way in vain: with the victims and those that leave already, all that the task needs is free; and
     each victim has something that it needs."""
     started = {key for turn in decision.turns for key in turn.start}
-    by_task = {held.task: held for held in snapshot.held}
+    by_task = {held.task: held for held in snapshot.running}
     going = {one.task for one in decision.preempt}
     assert len({one.task for one in decision.preempt}) == len(decision.preempt), "asked to give way twice"
     for turn in decision.turns:
         victims = {one.task for one in decision.preempt if one.by == turn.task}
         if not victims:
             continue
-        staying = {key for held in snapshot.held if not held.leaving and held.task not in going for key in held.places}
+        staying = {key for held in snapshot.running if not held.leaving and held.task not in going for key in held.places}
         assert turn.needs, f"others give way for {turn.task}, which needs nothing"
         assert not set(turn.needs) & (staying | started), f"others give way for {turn.task} in vain"
         assert all(places[key].usable for key in turn.needs), f"others give way for {turn.task} in vain"
@@ -243,7 +243,7 @@ class Promises:
             self.kept += self.begins < NEVER
         else:
             assert snapshot.now < self.begins, f"{first.task} was to start at {self.begins}, it is {snapshot.now}"
-        going = {key for held in snapshot.held if held.leaving for key in held.places}
+        going = {key for held in snapshot.running if held.leaving for key in held.places}
         if first.begins is not None and not going & set(first.needs) and not decision.preempt:
             assert first.begins <= self.begins, f"{first.task} was to start at {self.begins}, now at {first.begins}"
             self.begins, self.made = first.begins, snapshot.now
@@ -260,7 +260,7 @@ class Busy:
         self.decide = decide
 
     def __call__(self, engine: Engine, snapshot: SchedulerSnapshot, decision: Decision) -> None:
-        if not snapshot.held and not snapshot.reservations and not any(turn.start for turn in decision.turns):
+        if not snapshot.running and not snapshot.reservations and not any(turn.start for turn in decision.turns):
             could = [task.task for task in snapshot.waiting if starts_alone(snapshot, task, self.decide)]
             assert not could, f"everything is idle, and {could[:3]} wait"
 

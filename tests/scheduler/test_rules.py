@@ -90,7 +90,7 @@ class Guarantees:
     def __call__(self, engine: Engine, snapshot: SchedulerSnapshot, decision: Decision) -> None:
         self.taken_back += sum(one.why == "GUARANTEE" for one in decision.preempt)
         held = dict.fromkeys(snapshot.projects, 0)
-        for one in snapshot.held:
+        for one in snapshot.running:
             held[one.project] += engine.gpus(one.places)
         first: dict[str, WaitingTask] = {}
         for turn in sorted(decision.turns, key=lambda turn: turn.number):

@@ -59,11 +59,11 @@ def test_a_preempted_task_keeps_its_age_and_checkpoint() -> None:
     def by_name(snapshot: SchedulerSnapshot) -> Decision:
         """`u` before `v`, whatever the rules say, and `v` gives way to it."""
         names = sorted(one.task for one in snapshot.waiting)
-        free = ("a", "b") if not snapshot.held else ()
+        free = ("a", "b") if not snapshot.running else ()
         turns = [
             QueueEntry(name, number, free if number == 1 else (), why=WAITS) for number, name in enumerate(names, 1)
         ]
-        asked = names == ["u"] and bool(snapshot.held) and not snapshot.held[0].leaving
+        asked = names == ["u"] and bool(snapshot.running) and not snapshot.running[0].leaving
         return Decision(tuple(turns), (Preemption("v", "u", "PRIORITY"),) if asked else ())
 
     victim, urgent = (

@@ -142,7 +142,7 @@ def lease_environments(task: Task) -> timedelta | None:
         with transitions.lock_task(task):
             held = turn.acquire_environments(task, job)
             if not held:
-                port = there.take(build_run_name(task.pk, number))
+                port = there.lease_port(build_run_name(task.pk, number))
                 attempt = Attempt(
                     task=task, number=number, master_port=port, resume_from=resume_from, created_at=now(), plan={}
                 )

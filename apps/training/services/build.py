@@ -293,7 +293,7 @@ def _resolve_run_locations(backend: Backend, job: JobSpec) -> tuple[JobSpec, lis
     """Return the job with the run location of each node, the problems and the warnings of that. If the engine cannot be
     asked now, it is decided when the task starts."""
     try:
-        known = backend.ways(job)
+        known = backend.find_run_locations(job)
     except BackendError:
         return job, [], []
     job, impossible = run_location.choose_run_locations(job, known)

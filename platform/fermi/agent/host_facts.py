@@ -148,7 +148,7 @@ class BusyPorts:
         self._seen: Any = None
         self._told: list[dict[str, Any]] = []
 
-    def look(self, own: Collection[int]) -> list[dict[str, Any]]:
+    def list_ports(self, own: Collection[int]) -> list[dict[str, Any]]:
         """Return the ports with their holders. `own`: the sessions of this host's ranks, whose ports the platform
         knows."""
         found = {port: names for port, names in ports.list_listening_ports().items() if port >= MIN_PORT}
@@ -172,12 +172,12 @@ class ContainerEngineLookup:
     """The container engine of this host, detected in a thread of its own: one that hangs delays no heartbeat.
     `words`: what is reported to the platform, empty for none. `folder`: where the check may leave an empty folder."""
 
-    def __init__(self, folder: Path, *, wanted: bool) -> None:
-        self.wanted, self.words = wanted, ""
+    def __init__(self, folder: Path, *, enabled: bool) -> None:
+        self.wanted, self.words = enabled, ""
         self._folder = folder
         self._looked = threading.Event()
 
-    def look(self) -> str:
+    def find_engine(self) -> str:
         """Check for an engine and return its description."""
         found = container_engines.find_container_engine(self._folder)
         self.words = found.words if found else ""

@@ -191,7 +191,7 @@ def hash_file(home: str, request: dict[str, Any]) -> dict[str, Any]:
 
 def list_outputs(home: str, request: dict[str, Any]) -> dict[str, Any]:
     """Return all files of a task, while none of its attempts runs."""
-    rows, more = OutputLister(home, parse_run_name(str(request["of"]))[0]).look(over=True)
+    rows, more = OutputLister(home, parse_run_name(str(request["of"]))[0]).list_files(over=True)
     return {"rows": rows, "more": more}
 
 

@@ -54,8 +54,8 @@ def test_without_a_free_thread_wakeups_wait_for_the_next_one(
     publisher = wakeups.BackgroundPublisher(passed.extend)
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refused)
-        publisher.take(("first",))
-    publisher.take(("second",))
+        publisher.enqueue(("first",))
+    publisher.enqueue(("second",))
     assert publisher.finish(60)
     assert passed == [("first",), ("second",)]
 
@@ -113,10 +113,10 @@ def test_a_worker_drops_expired_wakeups(redis: Broker, settings: Any, monkeypatc
 def test_pending_wakeups_are_sent_together_and_once() -> None:
     blocked = BlockedPublisher()
     publisher = wakeups.BackgroundPublisher(blocked)
-    publisher.take(("first",))
+    publisher.enqueue(("first",))
     assert blocked.begun.wait(60)
     for hint in (("b", "2"), ("a",), ("b", "1"), ("a",), ("first",)):
-        publisher.take(hint)
+        publisher.enqueue(hint)
     blocked.open.set()
     assert publisher.finish(60)
     assert blocked.passed == [[("first",)], [("b", "2"), ("a",), ("b", "1"), ("first",)]]
@@ -126,10 +126,10 @@ def test_pending_wakeups_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wakeups, "MAX_QUEUED_WAKEUPS", 2)
     blocked = BlockedPublisher()
     publisher = wakeups.BackgroundPublisher(blocked)
-    publisher.take(("first",))
+    publisher.enqueue(("first",))
     assert blocked.begun.wait(60)
     for number in range(5):
-        publisher.take((str(number),))
+        publisher.enqueue((str(number),))
     blocked.open.set()
     assert publisher.finish(60)
     assert blocked.passed[1:] == [[("0",), ("1",)]]

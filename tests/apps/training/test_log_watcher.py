@@ -172,28 +172,28 @@ def test_a_backlog_beyond_one_pass_is_read_at_once(task: Task, watcher: Watcher)
 def test_a_change_wakes_the_reconciler_once(task: Task, watcher: Watcher, woken: list[str]) -> None:
     later = now().replace(year=2100)
     for moment in (0.0, 1.0):
-        watcher.look(moment)
+        watcher.poll(moment)
     assert woken == ["task-x"], "the first look is news"
     Task.objects.update(due_at=later)
     engine_access.get_backend(task.cluster).cancel(engine_access.build_handle(task, 1), 0.0)
     for moment in (2.0, 3.0):
-        watcher.look(moment)
+        watcher.poll(moment)
     assert woken == ["task-x", "task-x"]
     assert Task.objects.get().due_at < later
 
 
 def test_an_unstored_change_wakes_the_reconciler_again(task: Task, watcher: Watcher, woken: list[str]) -> None:
     """The message was lost, or whoever had it looked before they could see it."""
-    watcher.look(0.0)
-    watcher.look(CONFIRM_SECONDS - 1)
+    watcher.poll(0.0)
+    watcher.poll(CONFIRM_SECONDS - 1)
     assert woken == ["task-x"]
-    watcher.look(CONFIRM_SECONDS)
+    watcher.poll(CONFIRM_SECONDS)
     assert woken == ["task-x"] * 2
     handle = engine_access.build_handle(task, 1)
     seen = engine_access.get_backend(task.cluster).observe([handle])[handle.name]
     store_observations([(task.attempts.get(), seen)])
     for moment in (2 * CONFIRM_SECONDS, 3 * CONFIRM_SECONDS):
-        watcher.look(moment)
+        watcher.poll(moment)
     assert woken == ["task-x"] * 2
 
 
@@ -207,9 +207,9 @@ def test_an_attempt_that_becomes_unobservable_or_returns_is_a_change(
     with monkeypatch.context() as broken:
         broken.setattr(LocalBackend, "observe", away)
         for moment in (1.0, 1.0 + ERROR_PAUSE_SECONDS):
-            watcher.look(moment)
+            watcher.poll(moment)
         assert woken == ["task-x"] * 2
-    watcher.look(1.0 + 2 * ERROR_PAUSE_SECONDS)
+    watcher.poll(1.0 + 2 * ERROR_PAUSE_SECONDS)
     assert woken == ["task-x"] * 3
 
 
@@ -230,7 +230,7 @@ def test_ranks_that_start_one_by_one_wake_the_reconciler_once(
     seen[0] = replace(seen[0], waiting=Cause("POD_PENDING", {}))
     watcher.poll(11 * TICK_SECONDS)
     seen[0] = replace(seen[0], phase=Phase.RUNNING)
-    watcher.look(12 * TICK_SECONDS)
+    watcher.poll(12 * TICK_SECONDS)
     assert len(woken) == published + 2
 
 
@@ -282,7 +282,7 @@ def test_an_unreachable_cluster_does_not_stop_reading_and_is_backed_off(
             watcher.poll(tick * TICK_SECONDS)
     assert points() == 20
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    watcher.look(2 * ERROR_PAUSE_SECONDS)
+    watcher.poll(2 * ERROR_PAUSE_SECONDS)
     assert woken == ["task-x"]
 
 

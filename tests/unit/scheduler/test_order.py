@@ -13,7 +13,7 @@ def names(found: list) -> list[str]:
 
 @given(snapshots())
 def test_tasks_are_ordered_by_class_and_within_a_project_by_age(snapshot: SchedulerSnapshot) -> None:
-    found = order_tasks(snapshot.waiting, snapshot.held, snapshot.projects, snapshot.now)
+    found = order_tasks(snapshot.waiting, snapshot.running, snapshot.projects, snapshot.now)
     assert sorted(names(found)) == sorted(task.task for task in snapshot.waiting)
     classes = [raise_class_by_age(task, snapshot.now) for task in found]
     assert classes == sorted(classes, reverse=True)
@@ -29,9 +29,9 @@ def test_tasks_are_ordered_by_class_and_within_a_project_by_age(snapshot: Schedu
 
 @given(snapshots())
 def test_the_order_of_rows_does_not_matter(snapshot: SchedulerSnapshot) -> None:
-    found = order_tasks(snapshot.waiting, snapshot.held, snapshot.projects, snapshot.now)
+    found = order_tasks(snapshot.waiting, snapshot.running, snapshot.projects, snapshot.now)
     assert names(
-        order_tasks(reversed(snapshot.waiting), reversed(snapshot.held), snapshot.projects, snapshot.now)
+        order_tasks(reversed(snapshot.waiting), reversed(snapshot.running), snapshot.projects, snapshot.now)
     ) == names(found)
 
 

@@ -52,10 +52,10 @@ def by_trying_all(snapshot: SchedulerSnapshot) -> tuple[int, float] | None:
     """How many must go, and the least work that is lost with as few."""
     task = snapshot.waiting[0]
     by_id = {one.id: one for one in snapshot.places}
-    taken = {key for one in snapshot.held for key in one.places}
+    taken = {key for one in snapshot.running for key in one.places}
     free = [one for one in snapshot.places if one.id not in taken]
     may = [
-        one for one in snapshot.held
+        one for one in snapshot.running
         if one.preemptible and one.since + one.min_run <= NOW and classify_priority(one.priority) <
     classify_priority(task.priority) ]  # fmt: skip
     for number in range(len(may) + 1):
@@ -73,7 +73,7 @@ def by_trying_all(snapshot: SchedulerSnapshot) -> tuple[int, float] | None:
 def test_the_fewest_and_cheapest_tasks_are_preempted(snapshot: SchedulerSnapshot) -> None:
     decision = make_decision(snapshot)
     by_id = {one.id: one for one in snapshot.places}
-    going = [one for one in snapshot.held if one.task in victims(decision)]
+    going = [one for one in snapshot.running if one.task in victims(decision)]
     lost = sum(sum(by_id[key].processes for key in one.places) * (NOW - one.since) for one in going)
     best = by_trying_all(snapshot)
     if first(decision).start:
@@ -87,7 +87,7 @@ def test_the_fewest_and_cheapest_tasks_are_preempted(snapshot: SchedulerSnapshot
         assert (best or (0, 0)) == (len(going), lost)
     if going:
         needs = set(first(decision).needs)
-        staying = {key for one in snapshot.held if one not in going for key in one.places}
+        staying = {key for one in snapshot.running if one not in going for key in one.places}
         assert not needs & staying
         assert all(needs & set(one.places) for one in going)
         assert choose_environments(snapshot.waiting[0], [by_id[key] for key in needs])
@@ -98,12 +98,12 @@ def test_no_task_is_preempted_without_need(snapshot: SchedulerSnapshot) -> None:
     decision = make_decision(snapshot)
     by_id = {one.id: one for one in snapshot.places}
     tasks = {task.task: task for task in snapshot.waiting}
-    holders = {one.task: one for one in snapshot.held}
+    holders = {one.task: one for one in snapshot.running}
     assert len(victims(decision)) == len(decision.preempt)
     shared = {
         key: sum(
             by_id[one].gpus
-            for other in snapshot.held
+            for other in snapshot.running
             if other.project == key
             for one in other.places
             if by_id[one].shared
@@ -128,7 +128,7 @@ def test_no_task_is_preempted_without_need(snapshot: SchedulerSnapshot) -> None:
             assert turn.why is not None
             assert turn.why.code == "MAKING_ROOM"
             staying = {
-                key for one in snapshot.held if one.task not in going and not one.leaving for key in one.places
+                key for one in snapshot.running if one.task not in going and not one.leaving for key in one.places
             } | {key for other in decision.turns for key in other.start}
             assert not set(turn.needs) & staying
             task = tasks[turn.task]

@@ -25,11 +25,11 @@ def test_every_start_is_allowed(snapshot: SchedulerSnapshot) -> None:
     by_id = {one.id: one for one in snapshot.places}
     tasks = {task.task: task for task in snapshot.waiting}
     given_now = [key for turn in decision.turns for key in turn.start]
-    taken = {key for one in snapshot.held for key in one.places}
+    taken = {key for one in snapshot.running for key in one.places}
     assert len(given_now) == len(set(given_now))
     assert not taken & set(given_now)
     assert [turn.number for turn in decision.turns] == list(range(1, len(tasks) + 1))
-    use = GpuUsage(snapshot.held, by_id)
+    use = GpuUsage(snapshot.running, by_id)
     for turn in decision.turns:
         task = tasks[turn.task]
         assert bool(turn.start) != (turn.why is not None)
@@ -63,7 +63,7 @@ def test_kept_environments_are_kept_for_one_task(snapshot: SchedulerSnapshot) ->
 def test_a_task_with_kept_environments_starts_no_later_than_promised(snapshot: SchedulerSnapshot) -> None:
     """Each holder and each that starts takes all the time that it may."""
     decision = make_decision(snapshot)
-    ends = {key: one.until for one in snapshot.held for key in one.places}
+    ends = {key: one.until for one in snapshot.running for key in one.places}
     tasks = {task.task: task for task in snapshot.waiting}
     for turn in decision.turns:
         run = tasks[turn.task].max_run
@@ -76,7 +76,7 @@ def test_a_task_with_kept_environments_starts_no_later_than_promised(snapshot: S
 @given(snapshots())
 def test_equal_snapshots_have_equal_decisions(snapshot: SchedulerSnapshot) -> None:
     decision = make_decision(snapshot)
-    assert make_decision(replace(snapshot, waiting=snapshot.waiting[::-1], held=snapshot.held[::-1])) == decision
+    assert make_decision(replace(snapshot, waiting=snapshot.waiting[::-1], held=snapshot.running[::-1])) == decision
     assert decision.again is None or decision.again > NOW
 
 

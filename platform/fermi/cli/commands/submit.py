@@ -199,11 +199,11 @@ def _render_preview(preview: TaskPreview) -> Iterator[RenderableType]:
     yield from render_memory_holders(preview.get("inUse") or ())
     if proposal := preview.get("proposal"):  # an older platform has none
         yield from render_defaults(proposal)
-    if found.get("batch"):  # an older platform has none
-        yield output.make_pairs(describe_step(found))
-    if scaled := found.get("scaling"):
+    if preview.get("batch"):  # an older platform has none
+        yield output.make_pairs(describe_step(preview))
+    if scaled := preview.get("scaling"):
         yield from render_expected_scaling(scaled)
-    if found["command"]:
+    if preview["command"]:
         yield output.make_heading(_("COMMAND_OF_EACH_PROCESS"))
         yield output.make_line(" ".join(preview["command"]))
     for file in preview["files"]:

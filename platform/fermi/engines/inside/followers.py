@@ -97,7 +97,7 @@ class NodeSink(NodeFiles):
         self.place, self._lock = place, lock
         self._pulse = PulseFile(str(self.files.node(place.node_rank, "pulse.json")))
         self._told_all = False
-        self.arrival = node.brings and NodeDownload(data_dir, node.attempt, node.node_rank, node.brings)
+        self.arrival = place.brings and NodeDownload(data_dir, place.attempt, place.node_rank, place.brings)
 
     @property
     def drained(self) -> bool:
@@ -271,8 +271,8 @@ class EnvironmentFollowers:
 
     def _take(self, node: NodeInEnvironment) -> NodeSink | None:
         """Return the node's files with its lock; None: it is drained, or another process follows it."""
-        files = AttemptFiles(self._data_dir, *parse_run_name(place.attempt))
-        if files.report(place.node_rank).get("drained"):
+        files = AttemptFiles(self._data_dir, *parse_run_name(node.attempt))
+        if files.report(node.node_rank).get("drained"):
             return None
         files.folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(files.node(node.node_rank, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)

@@ -254,7 +254,7 @@ class LocalEnvironmentBackend(EnvironmentBackend):
                     run.clear()
                 self._begin(run)
                 begun = True
-            if not boxed and (said := run.told()).get("state") == "exited":
+            if not boxed and (said := run.read_daemon_status()).get("state") == "exited":
                 if cause := parse_cause(said.get("cause")):
                     raise BackendError(cause.code, **cause.params)
                 break

@@ -155,13 +155,13 @@ def _describe_live_job(files: RunFiles, job: SlurmJob, now: float, queue: Pendin
     if state == "exited":
         if _is_signalled(files):  # by whom, Slurm reports in a moment
             return EnvironmentStatus(EnvironmentPhase.UNKNOWN, left=True)
-        return EnvironmentStatus(EnvironmentPhase.ENDED, left=True, cause=parse_cause(files.told.get("cause")))
+        return EnvironmentStatus(EnvironmentPhase.ENDED, left=True, cause=parse_cause(files.daemon_status.get("cause")))
     return EnvironmentStatus(
         EnvironmentPhase.RUNNING if state == "running" else EnvironmentPhase.STARTING,
         left=True,
-        doing=parse_cause(files.told.get("doing")),
+        doing=parse_cause(files.daemon_status.get("doing")),
         facts={"host": job.nodes[:200], "engine": {ALLOCATION_KEY: job.id}},
-        activity=parse_activity(files.told.get("activity")),
+        activity=parse_activity(files.daemon_status.get("activity")),
     )
 
 
@@ -174,16 +174,18 @@ def _describe_ended_job(files: RunFiles, job: SlurmJob, now: float) -> Environme
         return EnvironmentStatus(
             EnvironmentPhase.ENDED, left=False, cause=Cause("JOB_FAILED", {"job": job.leader, "why": why})
         )
-    cause = _ignore_own_cancel(files, ended) if ended else parse_cause(files.told.get("cause"))
+    cause = _ignore_own_cancel(files, ended) if ended else parse_cause(files.daemon_status.get("cause"))
     return EnvironmentStatus(EnvironmentPhase.ENDED, left=False, cause=cause)
 
 
 def _describe_forgotten_job(files: RunFiles, now: float) -> EnvironmentStatus:
     """Return the status of a run that Slurm does not know any more, as of an attempt: some minutes after its end, or
     after its controller crashed."""
-    if files.told.get("state") == "exited":
-        return EnvironmentStatus(EnvironmentPhase.ENDED, left=False, cause=parse_cause(files.told.get("cause")))
-    late = files.stop is not None and (not files.told or now > files.stop["kill_at"] + LOST_SECONDS)
+    if files.daemon_status.get("state") == "exited":
+        return EnvironmentStatus(
+            EnvironmentPhase.ENDED, left=False, cause=parse_cause(files.daemon_status.get("cause"))
+        )
+    late = files.stop is not None and (not files.daemon_status or now > files.stop["kill_at"] + LOST_SECONDS)
     lost = Cause("JOB_LOST", {"job": files.begun or files.submitted})
     return EnvironmentStatus(EnvironmentPhase.ENDED, left=False if late else None, cause=lost)
 
@@ -193,5 +195,5 @@ def _ignore_own_cancel(files: RunFiles, cause: Cause) -> Cause | None:
 
 
 def _is_signalled(files: RunFiles) -> bool:
-    cause = parse_cause(files.told.get("cause"))
+    cause = parse_cause(files.daemon_status.get("cause"))
     return files.stop is None and cause is not None and cause.code == "KEEPER_LOST"
