@@ -49,7 +49,7 @@ def parallel_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parallel
 
 def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_jobs: ParallelJobs) -> None:
     parallel_jobs.says("killed", "a checkpoint", lambda records: events(records, "checkpoint"))
-    ranks = parallel_jobs.look("killed").ranks
+    ranks = parallel_jobs.observe("killed").ranks
     victim = next(rank for rank in ranks if rank.rank == 2)
     forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
     assert b"fermi.runner.fork_server" in forked, "importing DeepSpeed started a thread: ranks had to be executed"
@@ -57,7 +57,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_j
     assert parallel_jobs.wait("killed", Phase.FAILED, Phase.SUCCEEDED).cause.code == "RANK_KILLED"
     until(
         lambda: (
-            parallel_jobs.look("killed").left is False
+            parallel_jobs.observe("killed").left is False
             or parallel_jobs.backend.cancel(parallel_jobs.handles["killed"], 0.0)
         )
     )
@@ -97,7 +97,7 @@ def test_a_stop_saves_and_ends_all_ranks_at_one_step(parallel_jobs: ParallelJobs
     parallel_jobs.says("stopped", "step 3", lambda records: 3 in curve(records))
     parallel_jobs.backend.cancel(parallel_jobs.handles["stopped"], 60.0)
     seen = parallel_jobs.wait("stopped", Phase.FAILED, Phase.SUCCEEDED)
-    until(lambda: parallel_jobs.look("stopped").left is False)
+    until(lambda: parallel_jobs.observe("stopped").left is False)
     assert [rank.exit_code for rank in seen.ranks if rank.state == "exited"] == [143] * len(
         [rank for rank in seen.ranks if rank.state == "exited"]
     )

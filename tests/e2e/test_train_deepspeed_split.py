@@ -62,14 +62,14 @@ def job(
 
 def test_two_by_two_by_two_resumes_and_equals_data_parallelism(parallel_jobs: ParallelJobs) -> None:
     parallel_jobs.says("killed", "step 3", lambda records: 3 in curve(records))
-    victim = next(rank for rank in parallel_jobs.look("killed").ranks if rank.rank == 6)
+    victim = next(rank for rank in parallel_jobs.observe("killed").ranks if rank.rank == 6)
     forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
     assert b"fermi.runner.fork_server" in forked, "importing DeepSpeed's pipelines started a thread"
     os.kill(victim.pid, signal.SIGKILL)
     assert parallel_jobs.wait("killed", Phase.FAILED, Phase.SUCCEEDED).cause.code == "RANK_KILLED"
     until(
         lambda: (
-            parallel_jobs.look("killed").left is False
+            parallel_jobs.observe("killed").left is False
             or parallel_jobs.backend.cancel(parallel_jobs.handles["killed"], 0.0)
         )
     )
@@ -100,7 +100,7 @@ def test_a_stopped_pipeline_saves_and_ends_all_stages_at_one_step(parallel_jobs:
     parallel_jobs.says("stopped", "step 2", lambda records: 2 in curve(records))
     parallel_jobs.backend.cancel(parallel_jobs.handles["stopped"], 60.0)
     seen = parallel_jobs.wait("stopped", Phase.FAILED, Phase.SUCCEEDED)
-    until(lambda: parallel_jobs.look("stopped").left is False)
+    until(lambda: parallel_jobs.observe("stopped").left is False)
     assert {rank.exit_code for rank in seen.ranks if rank.state == "exited"} == {143}
     records = parallel_jobs.records("stopped")
     [stopped], [saved] = events(records, "stopped"), events(records, "checkpoint")

@@ -75,7 +75,7 @@ def parallel_jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parallel
 
 def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_jobs: ParallelJobs) -> None:
     parallel_jobs.says("killed", "a checkpoint", lambda records: events(records, "checkpoint"))
-    victim = next(rank for rank in parallel_jobs.look("killed").ranks if rank.rank == 2)
+    victim = next(rank for rank in parallel_jobs.observe("killed").ranks if rank.rank == 2)
     assert victim.pid is not None
     forked = Path(f"/proc/{victim.pid}/cmdline").read_bytes()
     assert b"fermi.runner.fork_server" in forked, "importing Horovod started a thread: ranks had to be executed"
@@ -85,7 +85,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_j
     assert ended.cause.code == "RANK_KILLED"
     until(
         lambda: (
-            parallel_jobs.look("killed").left is False
+            parallel_jobs.observe("killed").left is False
             or parallel_jobs.backend.cancel(parallel_jobs.handles["killed"], 0.0)
         )
     )
@@ -107,8 +107,8 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_j
 def test_a_stop_saves_and_ends_all_ranks_at_one_step(parallel_jobs: ParallelJobs) -> None:
     parallel_jobs.says("stopped", "step 3", lambda records: 3 in curve(records))
     parallel_jobs.backend.cancel(parallel_jobs.handles["stopped"], 60.0)
-    until(lambda: parallel_jobs.look("stopped").left is False, seconds=150, what="all ranks ended")
-    assert [rank.exit_code for rank in parallel_jobs.look("stopped").ranks] == [143, 143], parallel_jobs.log("stopped")
+    until(lambda: parallel_jobs.observe("stopped").left is False, seconds=150, what="all ranks ended")
+    assert [rank.exit_code for rank in parallel_jobs.observe("stopped").ranks] == [143, 143], parallel_jobs.log("stopped")
     records = parallel_jobs.records("stopped")
     [stopped], [saved] = events(records, "stopped"), events(records, "checkpoint")
     assert stopped["step"] == saved["step"] == max(curve(records))
@@ -154,7 +154,7 @@ def test_a_custom_script_has_the_ranks_that_horovod_would_assign(parallel_jobs: 
             "cross_rank": slot.cross_rank, "cross_size": slot.cross_size, "total": 91, "args": ["--a b"],
             "main": "__main__", "beside": True,
         }  # fmt: skip
-    assert parallel_jobs.look("2+4+8").phase == Phase.SUCCEEDED
+    assert parallel_jobs.observe("2+4+8").phase == Phase.SUCCEEDED
 
 
 def test_compression_fusion_autotuning_and_a_timeline_train(parallel_jobs: ParallelJobs) -> None:

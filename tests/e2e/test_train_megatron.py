@@ -122,7 +122,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_j
 
     def kill_at_the_first_checkpoint() -> bool:
         for name in list(waiting):
-            seen = parallel_jobs.look(name)
+            seen = parallel_jobs.observe(name)
             assert seen.phase not in (Phase.FAILED, Phase.SUCCEEDED), parallel_jobs.log(name)
             if events(parallel_jobs.records(name), "checkpoint"):
                 os.kill(next(rank.pid for rank in seen.ranks if rank.rank == 3), signal.SIGKILL)
@@ -135,7 +135,7 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_j
         assert parallel_jobs.wait(name, Phase.FAILED, Phase.SUCCEEDED).cause.code == "RANK_KILLED"
         until(
             lambda name=name: (
-                parallel_jobs.look(name).left is False or parallel_jobs.backend.cancel(parallel_jobs.handle(name), 0.0)
+                parallel_jobs.observe(name).left is False or parallel_jobs.backend.cancel(parallel_jobs.handle(name), 0.0)
             )
         )
         before[name] = curve(parallel_jobs.records(name))
@@ -153,7 +153,7 @@ def test_a_stop_saves_and_ends_all_ranks_at_one_step(parallel_jobs: Split) -> No
     parallel_jobs.says("stopped", "step 3", lambda records: 3 in curve(records))
     parallel_jobs.backend.cancel(parallel_jobs.handle("stopped"), 60.0)
     seen = parallel_jobs.wait("stopped", Phase.FAILED, Phase.SUCCEEDED)
-    until(lambda: parallel_jobs.look("stopped").left is False)
+    until(lambda: parallel_jobs.observe("stopped").left is False)
     assert {rank.exit_code for rank in seen.ranks if rank.state == "exited"} == {143}
     records = parallel_jobs.records("stopped")
     [stopped], [saved] = events(records, "stopped"), events(records, "checkpoint")

@@ -266,7 +266,7 @@ class Busy:
 
 
 def starts_alone(snapshot: SchedulerSnapshot, task: WaitingTask, decide: Decide) -> bool:
-    alone = dataclasses.replace(snapshot, waiting=(task,), held=(), reservations=())
+    alone = dataclasses.replace(snapshot, waiting=(task,), running=(), reservations=())
     return bool(decide(alone).turns[0].start)
 
 

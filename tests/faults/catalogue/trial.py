@@ -43,7 +43,7 @@ def fault(fault_lab: FaultLab, name: str, part: Fault) -> Result:
     seen, printed = Seen(run), ""
     try:
         run.set_up()
-        run.begin()
+        run.start()
         if part.inject:
             part.inject(run)
         right_at = seen.until_right()
@@ -60,7 +60,7 @@ def fault(fault_lab: FaultLab, name: str, part: Fault) -> Result:
         with suppress(Exception):
             printed = "".join(f"--- rank {rank}\n{run.log(rank)[-4000:]}" for rank in range(4))
         with suppress(Exception):
-            run.end()
+            run.tear_down()
     right = seconds is not None and not seen.lacks
     wall = time.monotonic() - began
     return Result(name, right, seconds, seen.said, tuple(seen.lacks), note, run.task_id, wall, printed)
@@ -77,7 +77,7 @@ class Seen:
         marks = re.findall(r"# (\w+)$", self.part.script, re.MULTILINE)
         self.marks = {mark: run.line(mark) for mark in marks}
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         self.said = answer.read_diagnosis(self.run.platform, self.run.task_id)
         self.lacks = answer.missing(self.part.expected, self.said, self.run.nodes, self.marks)
         return not self.lacks
@@ -119,7 +119,7 @@ def healthy(fault_lab: FaultLab, name: str, part: Healthy) -> Result:
     said, note = NOTHING, ""
     try:
         run.set_up()
-        run.begin()
+        run.start()
         deadline = time.monotonic() + 300
         while (task := run.task())["status"] not in FINAL and time.monotonic() < deadline:
             said = alarm(run) or said
@@ -136,7 +136,7 @@ def healthy(fault_lab: FaultLab, name: str, part: Healthy) -> Result:
         note = f"{type(error).__name__}: {error}"
     finally:
         with suppress(Exception):
-            run.end()
+            run.tear_down()
     wall = time.monotonic() - began
     return Result(name, not lacks and not note, None, said, tuple(lacks), note, run.task_id, wall)
 

@@ -76,7 +76,7 @@ def test_a_task_with_kept_environments_starts_no_later_than_promised(snapshot: S
 @given(snapshots())
 def test_equal_snapshots_have_equal_decisions(snapshot: SchedulerSnapshot) -> None:
     decision = make_decision(snapshot)
-    assert make_decision(replace(snapshot, waiting=snapshot.waiting[::-1], held=snapshot.running[::-1])) == decision
+    assert make_decision(replace(snapshot, waiting=snapshot.waiting[::-1], running=snapshot.running[::-1])) == decision
     assert decision.again is None or decision.again > NOW
 
 

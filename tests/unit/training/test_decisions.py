@@ -71,7 +71,7 @@ STALLED = Observation(Phase.RUNNING, True, (RankStatus(0, 0, "running", 7, stall
 def test_facts_that_are_not_complete_lead_to_the_same_decision_or_to_loading_the_rest(seen):
     bad = CAUSES[TaskReason.BAD_LOSS]
     for known, found in product(FACTS, (None, bad)):
-        complete = replace(known, found=found, site=GangLayout(), on_hang="restart", moment=9000.0)
+        complete = replace(known, end_cause=found, site=GangLayout(), on_hang="restart", moment=9000.0)
         batch = replace(known, complete=False, may_be_found=bool(found), attempts_left=0, moment=9000.0)
         decision = decide_action(batch, seen)
         if decision.act is not ReconcileAction.LOAD:
