@@ -108,7 +108,8 @@ def test_a_stop_saves_and_ends_all_ranks_at_one_step(parallel_jobs: ParallelJobs
     parallel_jobs.says("stopped", "step 3", lambda records: 3 in curve(records))
     parallel_jobs.backend.cancel(parallel_jobs.handles["stopped"], 60.0)
     until(lambda: parallel_jobs.observe("stopped").left is False, seconds=150, what="all ranks ended")
-    assert [rank.exit_code for rank in parallel_jobs.observe("stopped").ranks] == [143, 143], parallel_jobs.log("stopped")
+    ranks = parallel_jobs.observe("stopped").ranks
+    assert [rank.exit_code for rank in ranks] == [143, 143], parallel_jobs.log("stopped")
     records = parallel_jobs.records("stopped")
     [stopped], [saved] = events(records, "stopped"), events(records, "checkpoint")
     assert stopped["step"] == saved["step"] == max(curve(records))

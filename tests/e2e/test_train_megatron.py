@@ -135,7 +135,8 @@ def test_a_killed_rank_ends_the_attempt_and_the_next_is_bitwise_equal(parallel_j
         assert parallel_jobs.wait(name, Phase.FAILED, Phase.SUCCEEDED).cause.code == "RANK_KILLED"
         until(
             lambda name=name: (
-                parallel_jobs.observe(name).left is False or parallel_jobs.backend.cancel(parallel_jobs.handle(name), 0.0)
+                parallel_jobs.observe(name).left is False
+                or parallel_jobs.backend.cancel(parallel_jobs.handle(name), 0.0)
             )
         )
         before[name] = curve(parallel_jobs.records(name))

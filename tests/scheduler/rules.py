@@ -216,7 +216,8 @@ def enough_room(snapshot: SchedulerSnapshot, decision: Decision, places: Mapping
         victims = {one.task for one in decision.preempt if one.by == turn.task}
         if not victims:
             continue
-        staying = {key for held in snapshot.running if not held.leaving and held.task not in going for key in held.places}
+        kept = [held for held in snapshot.running if not held.leaving and held.task not in going]
+        staying = {key for held in kept for key in held.places}
         assert turn.needs, f"others give way for {turn.task}, which needs nothing"
         assert not set(turn.needs) & (staying | started), f"others give way for {turn.task} in vain"
         assert all(places[key].usable for key in turn.needs), f"others give way for {turn.task} in vain"
