@@ -100,11 +100,11 @@ def _measure_watched() -> Iterator[None]:
     """Measure passes with a watcher that reports all tasks again and again."""
     share, ending = sharding.ShardedWatcher(), threading.Event()
 
-    def look() -> None:
+    def report_looks() -> None:
         while not ending.wait(0.5):
             share.looked(time.time())
 
-    threads = [threading.Thread(target=share.run, args=(ending,)), threading.Thread(target=look)]
+    threads = [threading.Thread(target=share.run, args=(ending,)), threading.Thread(target=report_looks)]
     for thread in threads:
         thread.start()
     try:

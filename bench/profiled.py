@@ -32,23 +32,23 @@ def main(what: str) -> None:
     handler, made = BaseHandler(), _profile_requests(method, path, body)
     handler.load_middleware()
 
-    def ask() -> None:
+    def send_request() -> None:
         answer = handler.get_response(made())
         answer.close()
         if answer.status_code >= 300:
             sys.exit(f"{method} {path} was answered by {answer.status_code}: {getattr(answer, 'content', b'')[:500]!r}")
 
-    _repeat(ask, 5)
+    _repeat(send_request, 5)
     began = time.process_time()
-    _repeat(ask, REPETITIONS)
+    _repeat(send_request, REPETITIONS)
     spent = (time.process_time() - began) / REPETITIONS
-    statements = _print_statements(ask)
+    statements = _print_statements(send_request)
     print(f"{method} {path}: {1e3 * spent:.2f} ms of processor time, {len(statements)} statements that took "
           f"{1e3 * sum(took for took, _ in statements):.2f} ms")  # fmt: skip
     for took, sql in statements:
         print(f"  {1e3 * took:6.2f} ms  {sql[:120]}")
     profile = cProfile.Profile()
-    profile.runcall(_repeat, ask, REPETITIONS)
+    profile.runcall(_repeat, send_request, REPETITIONS)
     pstats.Stats(profile).strip_dirs().sort_stats("tottime").print_stats(MAX_LINES)
 
 

@@ -261,7 +261,7 @@ def _measure_reading(week: Task, present: Task) -> dict[str, float]:
     client.force_login(User.objects.get())
     hour = (now() - timedelta(hours=1)).isoformat()
 
-    def ask(task: Task, expected: int, rest: str = "", **query: Any) -> None:
+    def send_query(task: Task, expected: int, rest: str = "", **query: Any) -> None:
         answer = client.get(f"/api/v1/training-tasks/{task.pk}/telemetry{rest}", query)
         found = answer.json()["data"]
         count = len(found["ranks" if rest else "series"])
@@ -271,8 +271,8 @@ def _measure_reading(week: Task, present: Task) -> dict[str, float]:
     wide = sum(NODES_OF_A_TASK * len(INDEXES[METRICS[name].subject]) for name in NODES_PER_TASK)
     return measure_in_turns(
         5,
-        chart=partial(measure_seconds, partial(ask, week, 64, metric="gpu")),
-        metrics=partial(measure_seconds, partial(ask, week, wide, metric=NODES_PER_TASK)),
-        hour=partial(measure_seconds, partial(ask, week, 64, metric="gpu", **{"from": hour})),
-        newest=partial(measure_seconds, partial(ask, present, 512, "/now")),
+        chart=partial(measure_seconds, partial(send_query, week, 64, metric="gpu")),
+        metrics=partial(measure_seconds, partial(send_query, week, wide, metric=NODES_PER_TASK)),
+        hour=partial(measure_seconds, partial(send_query, week, 64, metric="gpu", **{"from": hour})),
+        newest=partial(measure_seconds, partial(send_query, present, 512, "/now")),
     )

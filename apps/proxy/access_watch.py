@@ -22,14 +22,14 @@ _database_threads = ThreadPoolExecutor(4, "doors")
 async def run_in_thread(query: Callable[[], T]) -> T:
     """Run a database query in a thread and return its result."""
 
-    def asked() -> T:
+    def run_query() -> T:
         close_old_connections()
         try:
             return query()
         finally:
             close_old_connections()
 
-    return await asyncio.get_running_loop().run_in_executor(_database_threads, asked)
+    return await asyncio.get_running_loop().run_in_executor(_database_threads, run_query)
 
 
 class RevocationWatcher:

@@ -43,7 +43,7 @@ def make_serializer(user: User) -> Callable[[Reservation], dict[str, Any]]:
     maintained = reservations.list_maintained_projects(user)
     seen = None if user.is_superuser else set(list_visible_environments(user).values_list("pk", flat=True))
 
-    def shown(row: Reservation) -> dict[str, Any]:
+    def serialize(row: Reservation) -> dict[str, Any]:
         known = row.project if user.is_superuser or row.project_id in mine else None
         there = sorted(row.environments.all(), key=lambda one: one.name)
         return {
@@ -60,4 +60,4 @@ def make_serializer(user: User) -> Callable[[Reservation], dict[str, Any]]:
             "mayChange": user.is_superuser or (bool(there) and {one.project_id for one in there} <= maintained),
         }
 
-    return shown
+    return serialize

@@ -155,7 +155,7 @@ def run_due_survey() -> int:
 def run_survey(row: Look) -> bool:
     """Run a survey. Returns False if another thread has it. Load the row with its environment's cluster and zone."""
 
-    def look(entered: InsideSession) -> dict[str, Any]:
+    def read_packages(entered: InsideSession) -> dict[str, Any]:
         said = entered.request("survey", parts=["packages"], python=row.python, imports=row.wanted)
         return {"found": packages.parse_packages(said.get("packages")).to_json()}
 
@@ -164,7 +164,7 @@ def run_survey(row: Look) -> bool:
         return False
     life = get_lives([row.environment])[row.environment_id]
     with claim.kept():
-        found = session.run_in_session(row.environment, look)
+        found = session.run_in_session(row.environment, read_packages)
         if found["error"] and row.life != life:
             found["found"] = None
         claim.write(**found, life=life, looked_at=now(), due_at=None)

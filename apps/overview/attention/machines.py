@@ -46,12 +46,12 @@ def _list_cordoned(context: AlertContext) -> Rows:
 
 
 def _make_describer(code: str) -> Any:
-    def shown(row: dict[str, Any]) -> dict[str, Any]:
+    def serialize(row: dict[str, Any]) -> dict[str, Any]:
         said = render_alert_text(code, environment=row["name"])
         path = f"/environments/{row['id']}"
         return build_alert("environment", row["id"], row["name"], row["gone_at"], said, path, row["lease__holder"])
 
-    return shown
+    return serialize
 
 
 def _list_lost_workers(context: AlertContext) -> Rows:

@@ -47,7 +47,7 @@ class BatchResult:
 def run_batch_pass(ids: Sequence[str], claim: pass_claims.PassClaim) -> BatchResult:
     """Process those of these tasks that are claimed, and store the observations of those that need nothing else."""
     tasks = _load_claimed_tasks(ids, claim)
-    attempts, may_be_found = _load_open_attempts(tasks), _find_tasks_with_findings(tasks)
+    attempts, may_have_end_cause = _load_open_attempts(tasks), _find_tasks_with_findings(tasks)
     found = BatchResult(observations=observe_tasks(tasks))
     news: list[tuple[Attempt, Observation]] = []
     for task in tasks:
@@ -55,7 +55,7 @@ def run_batch_pass(ids: Sequence[str], claim: pass_claims.PassClaim) -> BatchRes
         if attempt is not None:
             try:
                 interval = _choose_interval(
-                    task, attempt, found.observations[task.pk], may_be_found=task.pk in may_be_found
+                    task, attempt, found.observations[task.pk], may_have_end_cause=task.pk in may_have_end_cause
                 )
                 if interval and actions.has_new_observation(attempt, found.observations[task.pk]):
                     news.append((attempt, found.observations[task.pk]))
@@ -67,10 +67,12 @@ def run_batch_pass(ids: Sequence[str], claim: pass_claims.PassClaim) -> BatchRes
     return found
 
 
-def _choose_interval(task: Task, attempt: Attempt, observation: Observation, *, may_be_found: bool) -> timedelta | None:
+def _choose_interval(
+    task: Task, attempt: Attempt, observation: Observation, *, may_have_end_cause: bool
+) -> timedelta | None:
     """Return after which interval the task is processed again; None if it needs a pass, because there is more to do
     than to wait, or the task does not say yet for what it waits."""
-    decision = decide_action(facts.build_batch_facts(task, attempt, may_be_found=may_be_found), observation)
+    decision = decide_action(facts.build_batch_facts(task, attempt, may_have_end_cause=may_have_end_cause), observation)
     if decision.act is not ReconcileAction.WAIT or not actions.is_reason_stored(task, decision):
         return None
     return WATCHED_RECONCILE_INTERVAL if decision.steady else RECONCILE_INTERVALS[TaskState(task.state)]

@@ -39,7 +39,7 @@ def build_facts(task: Task, attempt: Attempt | None, observation: Observation | 
     return facts
 
 
-def build_batch_facts(task: Task, attempt: Attempt | None, *, may_be_found: bool = False) -> TaskFacts:
+def build_batch_facts(task: Task, attempt: Attempt | None, *, may_have_end_cause: bool = False) -> TaskFacts:
     """Return the facts that follow from the columns which a batch loads; makes no query."""
     left = task.deadline_at - now() if task.deadline_at else timedelta.max
     return TaskFacts(
@@ -55,7 +55,7 @@ def build_batch_facts(task: Task, attempt: Attempt | None, *, may_be_found: bool
         attempt=task.attempt,
         moment=(now() - clock_jumps.get_recent_jump()).timestamp(),
         complete=False,
-        may_be_found=may_be_found or task.kind == TaskKind.DRILL,
+        may_have_end_cause=may_have_end_cause or task.kind == TaskKind.DRILL,
     )
 
 

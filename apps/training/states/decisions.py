@@ -39,7 +39,7 @@ class TaskFacts:
 
     `complete`: False for facts that were loaded for many tasks at once, without `attempts_left`, `end_cause`, `site`
     and
-    `on_hang`; `may_be_found`: whether `end_cause` could then be set; `ends_soon`: the deadline passes within
+    `on_hang`; `may_have_end_cause`: whether `end_cause` could then be set; `ends_soon`: the deadline passes within
     WATCHED_RECONCILE_INTERVAL.
     """
 
@@ -56,7 +56,7 @@ class TaskFacts:
     site: hangs.GangLayout | None = None
     on_hang: str = "report"
     complete: bool = True
-    may_be_found: bool = False
+    may_have_end_cause: bool = False
     ends_soon: bool = False
 
 
@@ -110,7 +110,7 @@ def decide_action(facts: TaskFacts, observation: Observation | None) -> Reconcil
 
 def _needs_complete_facts(facts: TaskFacts, observation: Observation) -> bool:
     """Return True if the decision depends on what is known only of complete facts."""
-    return facts.outcome is not None or facts.may_be_found or any(rank.stalled for rank in observation.ranks)
+    return facts.outcome is not None or facts.may_have_end_cause or any(rank.stalled for rank in observation.ranks)
 
 
 def _is_steady(facts: TaskFacts, observation: Observation) -> bool:

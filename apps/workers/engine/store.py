@@ -80,14 +80,14 @@ class DatabaseStore:
         if any(seen == "lost" and usable == EnvironmentStatus.RUNNING for _, seen, _, usable in heard.values()):
             environments.sync_health()  # first, or the next attempt would begin where this one was lost
 
-        def told(order: Order) -> store.RankReport:
+        def build_report(order: Order) -> store.RankReport:
             machine, seen, at, _ = heard.get(order.worker, ("", "lost", None, ""))
             if machine != order.machine:
                 return _build_report(order, "lost", None, None)
             return _build_report(order, seen, at, doing.get((order.worker, order.launch_id)))
 
         return {
-            name: store.AttemptReports(launch.stopped, [told(order) for order in launch.orders.all()])
+            name: store.AttemptReports(launch.stopped, [build_report(order) for order in launch.orders.all()])
             for name, launch in known.items()
         }
 

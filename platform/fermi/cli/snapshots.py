@@ -35,13 +35,13 @@ def send_snapshot(fermi: Fermi, folder: str, project: str | None) -> SnapshotIte
     origin, patch = tree.read_origin(top)
     key = snapshot.compute_snapshot_id(manifest)
 
-    def told(missing: SnapshotMissing) -> None:
+    def print_missing(missing: SnapshotMissing) -> None:
         if missing["missing"]:
             print_message(
                 _("CODE_SENDING", count=len(missing["missing"]), size=f"{missing['missingBytes'] / tree.MIB:.1f}")
             )
 
-    sent = fermi.code.put(key, manifest, contents, project=project, origin=origin, patch=patch, said=told)
+    sent = fermi.code.put(key, manifest, contents, project=project, origin=origin, patch=patch, said=print_missing)
     print_message(_("CODE_SENT", id=sent["id"][:12], files=sent["files"], size=f"{sent['sizeBytes'] / tree.MIB:.1f}"))
     return sent
 

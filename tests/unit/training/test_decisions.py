@@ -72,7 +72,7 @@ def test_facts_that_are_not_complete_lead_to_the_same_decision_or_to_loading_the
     bad = CAUSES[TaskReason.BAD_LOSS]
     for known, found in product(FACTS, (None, bad)):
         complete = replace(known, end_cause=found, site=GangLayout(), on_hang="restart", moment=9000.0)
-        batch = replace(known, complete=False, may_be_found=bool(found), attempts_left=0, moment=9000.0)
+        batch = replace(known, complete=False, may_have_end_cause=bool(found), attempts_left=0, moment=9000.0)
         decision = decide_action(batch, seen)
         if decision.act is not ReconcileAction.LOAD:
             assert decision == decide_action(complete, seen)

@@ -78,7 +78,7 @@ def _print_snapshot(session: Session, key: str, path: str) -> None:
         return
     item, tree = session.fermi.code.get(found), session.fermi.code.tree(found, path)
 
-    def shown() -> Iterator[RenderableType]:
+    def render() -> Iterator[RenderableType]:
         yield output.make_pairs(
             [("ID", item["id"]), (_("FILES"), item["files"]), (_("ORIGIN"), describe_origin(item["origin"]))]
         )
@@ -88,7 +88,7 @@ def _print_snapshot(session: Session, key: str, path: str) -> None:
         ]
         yield output.make_table([_("NAME"), "bytes"], rows)
 
-    output.print_result({**item, "tree": tree["items"]}, session.form, shown)
+    output.print_result({**item, "tree": tree["items"]}, session.form, render)
 
 
 def _print_diff(session: Session, of: tuple[str, ...]) -> None:
@@ -103,14 +103,14 @@ def _print_diff(session: Session, of: tuple[str, ...]) -> None:
         before = previous["snapshotId"]
     found = session.fermi.code.diff(before, after)
 
-    def shown() -> Iterator[RenderableType]:
+    def render() -> Iterator[RenderableType]:
         for one in found["items"]:
             why = _("CODE_BINARY") if one["binary"] else ""
             yield output.make_line(
                 one["diff"].rstrip("\n") or f"{one['change']}: {escape_name(one['path'])} {why}".rstrip()
             )
 
-    output.print_result(found, session.form, shown)
+    output.print_result(found, session.form, render)
 
 
 def extract_snapshot(session: Session, key: str, folder: str | None) -> None:

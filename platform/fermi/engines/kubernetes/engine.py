@@ -208,13 +208,13 @@ class KubernetesBackend(Backend):
             return {}
         listed = inside.parse_nodes(names.get_annotations(root))
 
-        def look(one: inside.NodeInPod) -> tuple[int, dict[str, str]]:
+        def read_reports(one: inside.NodeInPod) -> tuple[int, dict[str, str]]:
             pod = self._environments.pod(one)
             if pod is None:
                 raise BackendError("INSIDE_NOT_RUNNING", environment=one.environment, why="its pod is not there")
             return one.node_rank, inside.identify_container(pod, one.container)
 
-        return dict(self.client.together(look, listed))
+        return dict(self.client.together(read_reports, listed))
 
     def _begin(
         self, root: Object, orders: Mapping[int, Any], lives: Mapping[int, Mapping[str, str]],

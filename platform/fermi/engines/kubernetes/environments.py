@@ -313,14 +313,14 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
         self._surveys.drop_other_pods({pod["metadata"]["uid"] for pod in running.values()})
         held = self._held(running.values())
 
-        def look(one: EnvironmentHandle) -> tuple[str, EnvironmentStatus]:
+        def read_status(one: EnvironmentHandle) -> tuple[str, EnvironmentStatus]:
             seen = self._seen(one, sets.get(one.environment), running.get(one.environment))
             if not (engine := seen.facts.get("engine")):
                 return one.name, seen
             node = self._node(str(engine.get("node") or ""))
             return one.name, replace(seen, facts={**seen.facts, "engine": pods.add_gpu_counts(engine, node, held)})
 
-        return dict(self.client.together(look, handles))
+        return dict(self.client.together(read_status, handles))
 
     def _seen(self, handle: EnvironmentHandle, stateful_set: Object | None, pod: Object | None) -> EnvironmentStatus:
         pod = pod if pod and _get_run(pod) == handle.run else None
