@@ -1,8 +1,8 @@
 """Serves rank logs as pages of lines. Positions are byte offsets; a cursor says where to continue:
 
-"2@3:1024"          in attempt 2, in the log of rank 3 "2@3:1024-1081"     there, and up to byte 1081 was already shown,
-as a line that is not complete yet "2@0:1024,3:77"     in the logs of all ranks, by rank (a rank that is not named is
-read from its beginning)
+    "2@3:1024"          in attempt 2, in the log of rank 3
+    "2@3:1024-1081"     there, and up to byte 1081 was already shown, as a line that is not complete yet
+    "2@0:1024,3:77"     in the logs of all ranks, by rank (a rank that is not named is read from its beginning)
 
 Of a line that was overwritten (a progress bar) the newest state is shown, also while the line is not complete (`open`):
 it is shown again as it grows, and last when it has ended. Its offset is where that state begins, so a line has the same

@@ -1,8 +1,8 @@
 """Resumes a task from its newest checkpoint on a user's request: as before, without a node, or with a spare in its
 place.
 
-a running task   its attempt saves and ends, and the next one starts; counts as no restart an ended task    a new task
-with the same request, as a retry creates it, except for these nodes
+    a running task   its attempt saves and ends, and the next one starts; counts as no restart
+    an ended task    a new task with the same request, as a retry creates it, except for these nodes
 """
 
 from collections.abc import Sequence

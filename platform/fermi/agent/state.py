@@ -1,9 +1,10 @@
 """The agent's folder:
 
-<state>/machine               a random word: together with the host's own id it identifies the machine
-<state>/workers/<id>/lock     held by the agent that drives the worker <state>/workers/<id>/secret   the worker's own
-token, readable by us alone <state>/workers/<id>/runs/<attempt>/   see `runs.py`
-<state>/logs/<task>/<attempt>/<rank>.log
+<state>/machine                        a random word: together with the host's own id it identifies the machine
+<state>/workers/<id>/lock              held by the agent that drives the worker
+<state>/workers/<id>/secret            the worker's own token, readable by us alone
+<state>/workers/<id>/runs/<attempt>/   see `runs.py`
+<state>/logs/<task>/<attempt>/         <rank>.log
 """
 
 import hashlib

@@ -1,10 +1,16 @@
 """Exceptions of the client.
 
-FermiError ├── NoPlatformError            no address of a platform is known ├── UnreachableError           no answer:
-refused, timed out, broken off ├── UnexpectedAnswerError      an answer, but not one of a Fermi platform ├──
-RequestRefusedError        4xx: the same request again will be refused again │   ├── InvalidRequestError    400 and what
-is not below; `errors` has every problem │   ├── NotAuthenticatedError  401 │   ├── ForbiddenError         403 │   ├──
-NotFoundError          404 │   ├── ConflictError          409 │   └── ThrottledError         429; `retry_after` seconds
+FermiError
+├── NoPlatformError            no address of a platform is known
+├── UnreachableError           no answer: refused, timed out, broken off
+├── UnexpectedAnswerError      an answer, but not one of a Fermi platform
+├── RequestRefusedError        4xx: the same request again will be refused again
+│   ├── InvalidRequestError    400 and what is not below; `errors` has every problem
+│   ├── NotAuthenticatedError  401
+│   ├── ForbiddenError         403
+│   ├── NotFoundError          404
+│   ├── ConflictError          409
+│   └── ThrottledError         429; `retry_after` seconds
 └── ServerError                5xx
 """
 

@@ -1,9 +1,11 @@
 """Adds what the platform knows of a job to what its ranks printed, which explains what an error means here. Pure.
 
-emulated     processors stand in for the node's GPUs withoutGpu   the node has no GPU, or an emulated one inCode       a
-module that was not found is in this folder of the code leftOut      a file or module that was not found is excluded
-from the code by this line of an ignore file notSent      a file that was not found is not in this snapshot refused
-the rank's sandbox denies access to the path: `hidden`, or `readOnly` where it may read it
+emulated     processors stand in for the node's GPUs
+withoutGpu   the node has no GPU, or an emulated one
+inCode       a module that was not found is in this folder of the code
+leftOut      a file or module that was not found is excluded from the code by this line of an ignore file
+notSent      a file that was not found is not in this snapshot
+refused      the rank's sandbox denies access to the path: `hidden`, or `readOnly` where it may read it
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

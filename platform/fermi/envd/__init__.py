@@ -4,10 +4,16 @@ ships with `fermi.runner` and `fermi.telemetry`.
 
     python -m fermi.envd SPEC.json [-]     see `__main__.py`
 
-__main__.py   from the lock to the last process; supervisor.py  lifecycle of one run, and its status file protocol.py
-requests and answers; server.py                   serves connections port_forward.py  bytes between a client and a port;
-exec_session.py  a command or terminal for a client rank_exec.py  a command next to a rank, where no daemon runs
-service.py    starts, restarts and gives up the service; kinds: JupyterLab, VS Code, a start script jupyter.py    how
-JupyterLab is started and queried; editor.py  installs VS Code children.py   processes, from the fork to the last;
-memory_holders.py  which of them hold memory and GPUs
+    __main__.py         from the lock to the last process
+    supervisor.py       lifecycle of one run, and its status file
+    protocol.py         requests and answers
+    server.py           serves connections
+    port_forward.py     bytes between a client and a port
+    exec_session.py     a command or terminal for a client
+    rank_exec.py        a command next to a rank, where no daemon runs
+    service.py          starts, restarts and gives up the service; kinds: JupyterLab, VS Code, a start script
+    jupyter.py          how JupyterLab is started and queried
+    editor.py           installs VS Code
+    children.py         processes, from the fork to the last
+    memory_holders.py   which of them hold memory and GPUs
 """

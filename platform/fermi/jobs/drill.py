@@ -1,8 +1,9 @@
 """Restart drills: the job runs for a short while with checkpoints of its own; a rank is killed, and the restart is
 measured. Pure.
 
-build_drill_job  job ─▶ the job of the drill choose_victim    the rank that is killed            (by the rank's runner:
-`fermi.runner.drill`) build_report     what was observed ─▶ report: whether it resumes, at what cost, or why not
+    build_drill_job   job ─▶ the job of the drill
+    choose_victim     the rank that is killed (by the rank's runner: `fermi.runner.drill`)
+    build_report      what was observed ─▶ report: whether it resumes, at what cost, or why not
 """
 
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,8 @@
 """Errors of planning and engines.
 
-LaunchError ├── UnknownNameError     a framework or backend that the registry does not have └── BackendError         the
-engine could not be asked, or refused; `permanent` = retrying cannot help
+LaunchError
+├── UnknownNameError     a framework or backend that the registry does not have
+└── BackendError         the engine could not be asked, or refused; `permanent` = retrying cannot help
 """
 
 from fermi.schema import sanitize

@@ -1,8 +1,9 @@
 """Assigns ranks to nodes. The same rule everywhere:
 
-nodes   n1 (master, 2 GPUs)   n3 (4 GPUs)      n5 (8 GPUs)        the others in plain string order of their names rank
-0 1                 2 3 4 5          6 7 … 13          dense; node's offset + local rank local      0 1
-0 1 2 3          0 1 … 7           from 0 on each node node       0                   1                2
+nodes   n1 (master, 2 GPUs)   n3 (4 GPUs)      n5 (8 GPUs)        the others in plain string order of their names
+rank       0 1                 2 3 4 5          6 7 … 13          dense; node's offset + local rank
+local      0 1                 0 1 2 3          0 1 … 7           from 0 on each node
+node       0                   1                2
 """
 
 import re

@@ -135,10 +135,11 @@ class Code:
 class Elastic:
     """On how many nodes a job may run, and what stays the same on each number of them (`fermi.jobs.elastic`).
 
-    nodes, master   all that were chosen; the job's own are those it runs on now world_size      processes at the size
-    asked for; 0: the job keeps its nodes, as in an exported job batch           sequences of an optimizer step, all
-    ranks together; 0: only the user's script knows rows            the most of them that one rank computes at once even
-    all ranks must compute equally many
+    nodes, master   all that were chosen; the job's own are those it runs on now
+    world_size      processes at the size asked for; 0: the job keeps its nodes, as in an exported job
+    batch           sequences of an optimizer step, all ranks together; 0: only the user's script knows
+    rows            the most of them that one rank computes at once
+    even            all ranks must compute equally many
     """
 
     min_nodes: int
@@ -470,12 +471,13 @@ class Cause:
     systems; what cannot be stored is removed here. The rest follows from the code alone and is declared once, by the
     engine whose code it is (`fermi.jobs.causes`).
 
-    retry        another attempt may succeed patient      waiting for it is never overdue: the engine's own queue admits
-    the attempt in its turn free         the number of such ends of a task that cost no restart; further ones are
-    charged asked        a user or the platform asked the ranks to end: they may be saving a checkpoint, and get the
-    whole grace underlying   comes to light later than what ranks report, and replaces a rank's failure lost         the
-    environment itself went away: an elastic task continues without it, at no cost (`restarts`) halts        an attempt
-    that has run and waits for it is over: it must not run again under the same name
+    retry        another attempt may succeed
+    patient      waiting for it is never overdue: the engine's own queue admits the attempt in its turn
+    free         the number of such ends of a task that cost no restart; further ones are charged
+    asked        a user or the platform asked the ranks to end: they may be saving a checkpoint, and get the whole grace
+    underlying   comes to light later than what ranks report, and replaces a rank's failure
+    lost         the environment itself went away: an elastic task continues without it, at no cost (`restarts`)
+    halts        an attempt that has run and waits for it is over: it must not run again under the same name
     """
 
     code: str

@@ -1,10 +1,11 @@
 """A cache of Python packages on a node: one virtual environment per content, shared by all tasks that need the same.
 Standard library only, Python 3.9 or later.
 
-<cache>/<name>/           a virtual environment on top of an interpreter: that one's packages need no second
-installation <cache>/<name>/ready.json written last; without it the environment is incomplete <cache>/<name>.lock
-held by a process that builds it, checks for it, or removes it <cache>/<name>.used       held (shared) by processes that
-run with it
+    <cache>/<name>/             a virtual environment on top of an interpreter: that one's packages need no second
+                                installation
+    <cache>/<name>/ready.json   written last; without it the environment is incomplete
+    <cache>/<name>.lock         held by a process that builds it, checks for it, or removes it
+    <cache>/<name>.used         held (shared) by processes that run with it
 
 Of one cache, the least recently used environments are removed once it is larger than 50 GiB.
 

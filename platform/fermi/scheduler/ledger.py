@@ -29,10 +29,13 @@ TimeSpan = tuple[str, float, float]
 class AttemptTimes:
     """The times of an attempt, in unix seconds; None: unknown, or not yet.
 
-    stepped    when it made its first step passed     when it passed the highest step of the attempts before it; None
-    with `steps_known`: never signed     its last sign of life: a step, a line ending     when its end became known, and
-    the platform began to end it failed     whether it ended by a failure saved      when its newest checkpoint was
-    saved hangs      since when, and until when, it did not advance; without an end: until it was ended
+    stepped   when it made its first step
+    passed    when it passed the highest step of the attempts before it; None with `steps_known`: never
+    signed    its last sign of life: a step, a line
+    ending    when its end became known, and the platform began to end it
+    failed    whether it ended by a failure
+    saved     when its newest checkpoint was saved
+    hangs     since when, and until when, it did not advance; without an end: until it was ended
     """
 
     began: float

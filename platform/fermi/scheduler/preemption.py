@@ -66,8 +66,8 @@ alike."""
 class PreemptionCandidates:
     """The tasks that may be preempted, and for whom.
 
-    moments   when the `min_run` of a task is over that would be preempted then young     tasks whose `min_run` is not
-    over, and when it is
+    moments   when the `min_run` of a task is over that would be preempted then
+    young     tasks whose `min_run` is not over, and when it is
     """
 
     def __init__(self, snapshot: SchedulerSnapshot, capacity: Capacity, guarantees: Guarantees) -> None:

@@ -53,9 +53,12 @@ class EnvironmentInfo:
 class Select:
     """Capacity that is asked for instead of environments by name; what is None or empty does not matter.
 
-    nodes           how many environments gpus_per_node   GPUs that are used of each of them; it may have more
-    total_gpus      GPUs in all, in any mixture: in place of `gpus_per_node` same_zone       all in one zone, whichever
-    labels          each environment has all of these exclude         ids of environments that are not to be used
+    nodes           how many environments
+    gpus_per_node   GPUs that are used of each of them; it may have more
+    total_gpus      GPUs in all, in any mixture: in place of `gpus_per_node`
+    same_zone       all in one zone, whichever
+    labels          each environment has all of these
+    exclude         ids of environments that are not to be used
     on_gpus         each environment has a GPU: set where the request does not mention GPUs and there are some
     """
 
@@ -112,10 +115,13 @@ class WaitingTask:
 class RunningTask:
     """A task that has environments.
 
-    since      when it got them until      when it must have released them, by its own `maxRunSeconds`; None: unlimited
-    expected   when it will probably release them; None: unknown min_run    for so long after `since` it may not be
-    preempted saved_at   when its newest checkpoint was saved; None: none since it has these environments leaving    it
-    has been asked to end already, and its environments come free soon stays      it is never preempted
+    since      when it got them
+    until      when it must have released them, by its own `maxRunSeconds`; None: unlimited
+    expected   when it will probably release them; None: unknown
+    min_run    for so long after `since` it may not be preempted
+    saved_at   when its newest checkpoint was saved; None: none since it has these environments
+    leaving    it has been asked to end already, and its environments come free soon
+    stays      it is never preempted
     """
 
     task: str
@@ -147,12 +153,15 @@ class Quota:
 class Project:
     """What a project has used and what it may use; None or empty = no limit.
 
-    used          GPU-seconds with a half-life of seven days, without what its tasks hold now guaranteed    shared GPUs
-    that it gets back by preemption when it needs them; beyond them it borrows most_gpus     GPUs that its tasks hold at
-    once; most_tasks: tasks that hold any gpu_hours     in this month (`spent_hours` so far, with what is held now)
-    longest_run   the maximum of `maxRunSeconds`, seconds priorities    classes that its members may use stopped
-    why no new task of it starts (`BUDGET_SPENT`), or None; with `only_preemptible`: except preemptible ones users
-    limits by user name; `each_user`: of all other users
+    used          GPU-seconds with a half-life of seven days, without what its tasks hold now
+    guaranteed    shared GPUs that it gets back by preemption when it needs them; beyond them it borrows
+    most_gpus     GPUs that its tasks hold at once; most_tasks: tasks that hold any
+    gpu_hours     in this month (`spent_hours` so far, with what is held now)
+    longest_run   the maximum of `maxRunSeconds`, seconds
+    priorities    classes that its members may use
+    stopped       why no new task of it starts (`BUDGET_SPENT`), or None; with `only_preemptible`: except preemptible
+                  ones
+    users         limits by user name; `each_user`: of all other users
     """
 
     id: str
@@ -202,11 +211,13 @@ class SchedulerSnapshot:
 class QueueEntry(NamedTuple):
     """The result for one waiting task. `number`: its position in the queue, from 1.
 
-    start     the environments that it gets now, master first; empty: it waits borrowed  it starts beyond its project's
-    guarantee, so it may be preempted even if it is not preemptible why       why it waits: a code with texts in
-    `fermi.messages`, and what fills them needs     the environments that are reserved for it, where there are some
-    begins    when these will all be free by what was declared; None: unknown after     tasks that must end first
-    room_at   when others may be preempted for it, their `min_run` being over then: those in `after`
+    start      the environments that it gets now, master first; empty: it waits
+    borrowed   it starts beyond its project's guarantee, so it may be preempted even if it is not preemptible
+    why        why it waits: a code with texts in `fermi.messages`, and what fills them
+    needs      the environments that are reserved for it, where there are some
+    begins     when these will all be free by what was declared; None: unknown
+    after      tasks that must end first
+    room_at    when others may be preempted for it, their `min_run` being over then: those in `after`
     """
 
     task: str

@@ -1,9 +1,12 @@
 """Engine that trains on hosts where worker agents run (`fermi worker`): one worker per GPU, one rank per worker.
 
-store.py         protocol of what is stored between the backend and the agents; the platform implements it render.py
-a plan as one order per worker; pure state.py         an observation from the workers' reports; pure check.py
-whether there are workers engine.py        the backend's methods containers.py    nodes inside of environments that are
-containers, which the platform enters itself environments.py  dev environments on the hosts
+    store.py          protocol of what is stored between the backend and the agents; the platform implements it
+    render.py         a plan as one order per worker; pure
+    state.py          an observation from the workers' reports; pure
+    check.py          whether there are workers
+    engine.py         the backend's methods
+    containers.py     nodes inside of environments that are containers, which the platform enters itself
+    environments.py   dev environments on the hosts
 
 What a node's `engine` holds: `workers` (ids, in the order of their ranks); optional `gpus` (the GPU index of each;
 default: the number in the worker's id) and `address` (where the other hosts reach it, such as a group's master address;

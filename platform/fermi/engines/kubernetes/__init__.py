@@ -4,11 +4,17 @@
       ├─ Service <task>-<attempt>   headless: the name under which the pods find the head node
       └─ Job <task>-<attempt>-node-<k>, one per environment; or one JobSet with a replicated job for each
 
-render.py        a plan as these objects; pure client.py        requests and their failures credentials.py   kubeconfig
-or service account, read again when it changes watch.py         one list + watch per kind and process gang.py
-an attempt's objects, as the watch knows them state.py         an observation from them; pure causes.py        why an
-attempt waits or failed; pure logs.py          pods' logs into files, by offset deletion.py      the end of an attempt,
-fencing, orphans engine.py        the backend's methods positions.py     a Workload's position in its LocalQueue
+    render.py        a plan as these objects; pure
+    client.py        requests and their failures
+    credentials.py   kubeconfig or service account, read again when it changes
+    watch.py         one list + watch per kind and process
+    gang.py          an attempt's objects, as the watch knows them
+    state.py         an observation from them; pure
+    causes.py        why an attempt waits or failed; pure
+    logs.py          pods' logs into files, by offset
+    deletion.py      the end of an attempt, fencing, orphans
+    engine.py        the backend's methods
+    positions.py     a Workload's position in its LocalQueue
 
 The connection (no secrets, only where they are):
 

@@ -1,11 +1,11 @@
 """A dev environment as Kubernetes objects. Pure.
 
-PersistentVolumeClaim <environment>     its disk; stays when it is stopped ResourceClaim <environment>             its
-GPUs, where the connection names a DeviceClass; stays, too Service <environment>                   headless, without
-ports: nothing listens on the pod network ConfigMap <environment>-<run>           spec of the environment daemon; the
-run's record; owns its Secret ConfigMap fermi-modules-<hash>          modules of the daemon; shared by all runs with the
-same (`module_configmap`) StatefulSet <environment>               one replica, none while it is stopped; its template is
-the newest run's
+PersistentVolumeClaim <environment>   its disk; stays when it is stopped
+ResourceClaim <environment>           its GPUs, where the connection names a DeviceClass; stays, too
+Service <environment>                 headless, without ports: nothing listens on the pod network
+ConfigMap <environment>-<run>         spec of the environment daemon; the run's record; owns its Secret
+ConfigMap fermi-modules-<hash>        modules of the daemon; shared by all runs with the same (`module_configmap`)
+StatefulSet <environment>             one replica, none while it is stopped; its template is the newest run's
 """
 
 import json

@@ -1,8 +1,9 @@
 """Environments that are allocations, as a node's `engine` names them. Pure.
 
-allocation        one that the platform made: the job's number, 0 before it ran; its newest run counts job, node, user
-one that a user made (`discover`): the job's number, the Slurm node, the job's user inside            why it cannot be
-entered, `{"why": code, "params": {…}}`, or what was found there, `{"python": "/…"}`
+allocation        one that the platform made: the job's number, 0 before it ran; its newest run counts
+job, node, user   one that a user made (`discover`): the job's number, the Slurm node, the job's user
+inside            why it cannot be entered, `{"why": code, "params": {…}}`, or what was found there,
+                  `{"python": "/…"}`
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,9 +1,10 @@
 """Slurm's states and reasons, and their meaning for an attempt. A state that is not in the tables has none: UNKNOWN.
 
-PENDING                          waits; `find_waiting_cause` says for what CONFIGURING RUNNING SUSPENDED    lives
-COMPLETED FAILED                 the script came to its end; its result is in the folder CANCELLED TIMEOUT PREEMPTED …
-Slurm, or a user through it, ended it: the causes below COMPLETING (beside a state)      something of it is still being
-ended
+PENDING                          waits; `find_waiting_cause` says for what
+CONFIGURING RUNNING SUSPENDED    lives
+COMPLETED FAILED                 the script came to its end; its result is in the folder
+CANCELLED TIMEOUT PREEMPTED …    Slurm, or a user through it, ended it: the causes below
+COMPLETING (beside a state)      something of it is still being ended
 """
 
 import math

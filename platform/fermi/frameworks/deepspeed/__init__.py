@@ -2,7 +2,9 @@
 model itself by tensor and pipeline.
 
     stage 0   every rank holds everything (as DDP does)
-    stage 1   optimizer state is split       stage 2   and gradients       stage 3   and weights
+    stage 1   optimizer state is split
+    stage 2   gradients, too
+    stage 3   weights, too
 
 split.py      tensor × pipeline × data, and DeepSpeed's rules for it
 batch.py      train batch = micro batch × accumulation × data parallel ranks, solved from what was given
