@@ -2,8 +2,8 @@
 library only, Python 3.9 or later.
 
     <parent>/            a group in which others can be created, with
-      fermi-platform/      the platform's own processes, moved here (`divide_own_group`) so that the parent can be
-      divided <attempt>/           all runners of the attempt on this machine, and their ranks
+      fermi-platform/    the platform's own processes, moved here (`divide_own_group`) so that the parent can be divided
+      <attempt>/         all runners of the attempt on this machine, and their ranks
 
 The parent is the group that was delegated to us: a systemd service with `DelegateSubgroup=fermi-platform`, a scope with
 `Delegate=`, a container with a writable hierarchy. For root it is `/fermi` at the top, as the kubelet and Docker with
