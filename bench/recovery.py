@@ -33,7 +33,7 @@ HYPERPARAMETERS = {
     "checkpointEvery": 5,
     "keepCheckpoints": 2,
 }
-TARGET_S = 2.5
+TARGET_SECONDS = 2.5
 
 
 def measure() -> Iterator[Figure]:
@@ -43,7 +43,9 @@ def measure() -> Iterator[Figure]:
             running, running.choices[processes], lambda: live_platform.wait_for_stand_by(running), rounds=rounds
         )
         what = "1 process" if processes == 1 else f"{processes} processes"
-        yield Figure(f"kill -9 of a rank → next attempt's first step, {what}", took, "s", target=FigureTarget(TARGET_S))
+        yield Figure(
+            f"kill -9 of a rank → next attempt's first step, {what}", took, "s", target=FigureTarget(TARGET_SECONDS)
+        )
     yield from _measure_on_agents(running)
     if not slurm.why_not():
         yield from _measure_on_slurm(running)
@@ -64,7 +66,7 @@ def _measure_on_agents(running: live_platform.LivePlatform) -> Iterator[Figure]:
                 lambda: until(lambda: all(map(_has_standby, hosts)), seconds=120, what="a process stands by"),
                 lambda task_id: hosts[0].log(task_id, 2, 0),
             )
-            yield Figure("the same, 2 hosts with agents", took, "s", target=FigureTarget(TARGET_S))
+            yield Figure("the same, 2 hosts with agents", took, "s", target=FigureTarget(TARGET_SECONDS))
         finally:
             for host in hosts:
                 host.close()
@@ -100,7 +102,7 @@ def _measure_on_slurm(running: live_platform.LivePlatform) -> Iterator[Figure]:
             "the same, 2 nodes of Slurm, without its scheduling",
             took - median(waits),
             "s",
-            target=FigureTarget(TARGET_S),
+            target=FigureTarget(TARGET_SECONDS),
         )
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import psycopg
 
-READY_S = 60
+READY_SECONDS = 60
 
 
 class MissingServerError(RuntimeError):
@@ -221,7 +221,7 @@ class Redis:
 
 
 def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + READY_S
+    deadline = time.monotonic() + READY_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"{process.args} ended with {process.returncode} while starting")
@@ -231,7 +231,7 @@ def _wait(process: "subprocess.Popen[bytes]", ready: Callable[[], bool]) -> None
         except OSError:
             pass
         time.sleep(0.05)
-    raise TimeoutError(f"{process.args} did not answer within {READY_S} s")
+    raise TimeoutError(f"{process.args} did not answer within {READY_SECONDS} s")
 
 
 def _stop(process: "subprocess.Popen[bytes]", how: int = signal.SIGTERM) -> None:

@@ -15,8 +15,8 @@ from apps.common.clock import now
 from apps.environments import gpu_allocation, specs, transitions
 from apps.environments.models import Hosted, Run
 from apps.environments.states import TRANSITIONS, DesiredState, EnvironmentState, idleness
+from apps.environments.states.deadlines import ENGINE_RETRY_DELAY, GRACE_SECONDS, RECHECK_AFTER, RESET_RETRIES_AFTER
 from apps.environments.states.decisions import Act, EnvironmentDecision
-from apps.environments.states.limits import ENGINE_RETRY_DELAY, GRACE_SECONDS, RECHECK_AFTER, RESET_RETRIES_AFTER
 from apps.environments.states.reasons import EnvironmentReason
 from apps.notices.services.incidents import open_incident
 from fermi.engines.environments import EnvironmentBackend, EnvironmentHandle, EnvironmentSpec

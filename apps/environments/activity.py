@@ -12,8 +12,8 @@ from apps.common.clock import now
 from apps.environments import transitions
 from apps.environments.models import Hosted, Run
 from apps.environments.states import EnvironmentState
+from apps.environments.states.deadlines import MIN_BUSY_PERCENT
 from apps.environments.states.idleness import IdleFacts
-from apps.environments.states.limits import MIN_BUSY_PERCENT
 from apps.notices.services.incidents import resolve_incidents
 from apps.telemetry import reader, subjects
 from fermi.engines.environments import EnvironmentPhase, EnvironmentStatus

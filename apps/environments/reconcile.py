@@ -23,8 +23,8 @@ from apps.environments import actions, activity
 from apps.environments.connection import get_environment_backend
 from apps.environments.models import Hosted, Run
 from apps.environments.states import STATES_AT_REST, STATES_WITH_RUN, DesiredState, EnvironmentState, idleness
+from apps.environments.states.deadlines import CLAIM_SPAN, MAX_RETRIES, RECHECK_AFTER, compute_backoff
 from apps.environments.states.decisions import Act, EnvironmentDecision, EnvironmentFacts, decide_act
-from apps.environments.states.limits import CLAIM_SPAN, MAX_RETRIES, RECHECK_AFTER, compute_backoff
 from apps.environments.states.reasons import EnvironmentReason, make_cause
 from apps.environments.transitions import StaleStateError, wake_reconciler
 from fermi.engines.environments import EnvironmentBackend, EnvironmentHandle, EnvironmentPhase, EnvironmentStatus

@@ -13,7 +13,7 @@ from apps.common import wakeups
 from apps.common.clock import now
 from apps.environments.models import Event, Hosted, Run
 from apps.environments.states import TRANSITIONS, EnvironmentState
-from apps.environments.states.limits import DEADLINES
+from apps.environments.states.deadlines import DEADLINES
 from apps.notices.services.incidents import resolve_incidents
 from fermi.jobs.spec import Cause
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from django.db import close_old_connections
 
-from apps.proxy import sessions, tickets
-from apps.proxy.sessions import Authorization
+from apps.proxy import authorizations, tickets
+from apps.proxy.authorizations import Authorization
 
 CHECK_SECONDS = 3.0
 T = TypeVar("T")
@@ -68,6 +68,6 @@ class RevocationWatcher:
 
     @staticmethod
     def _good(passes: set[Authorization]) -> set[Authorization]:
-        good = sessions.filter_valid(passes)
+        good = authorizations.filter_valid(passes)
         tickets.extend_sessions([one.entry for one in good if one.entry])
         return good

@@ -23,12 +23,12 @@ from apps.common.bounds import MAX_CHANNELS
 from apps.common.errors import ApiError
 from apps.common.open_connections import ConnectionLimit
 from apps.common.texts import render_text
-from apps.proxy import authentication, envd_requests, envd_streams, rank_target, tickets
+from apps.proxy import channel_authentication, envd_requests, envd_streams, rank_target, tickets
 from apps.proxy.access_watch import RevocationWatcher, run_in_thread
-from apps.proxy.authentication import Requester
+from apps.proxy.authorizations import Authorization
+from apps.proxy.channel_authentication import Requester
 from apps.proxy.envd_requests import EnvdRequest
 from apps.proxy.envd_streams import EnvdStream
-from apps.proxy.sessions import Authorization
 from fermi.envd import protocol
 from fermi.jobs.errors import BackendError
 
@@ -70,7 +70,7 @@ class ChannelsApp:
         await receive()  # its "connect"
         try:
             opened = await run_in_thread(
-                lambda: _run_with_request_id(given, lambda: way(authentication.authenticate_requester(scope)))
+                lambda: _run_with_request_id(given, lambda: way(channel_authentication.authenticate_requester(scope)))
             )
         except Exception as error:
             known = exception_handler.to_api_error(error)

@@ -23,9 +23,9 @@ from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
-from apps.proxy import hostnames, sessions, targets
+from apps.proxy import authorizations, hostnames, targets
+from apps.proxy.authorizations import Authorization
 from apps.proxy.models import Entry
-from apps.proxy.sessions import Authorization
 
 TICKET_LIFETIME = timedelta(seconds=60)
 TOKEN_SECONDS = 600
@@ -115,7 +115,7 @@ def redeem_ticket(ticket: str, host: str) -> Entry | None:
     """Return the session of a ticket: once, in time, at its own address, for a user who still has access; else None."""
     moment = now()
     entry = Entry.objects.filter(ticket=_hash_ticket(ticket), entered_at__isnull=True, kept_until__gt=moment).first()
-    if entry is None or not _is_for_host(entry, host) or not sessions.filter_valid([_make_authorization(entry)]):
+    if entry is None or not _is_for_host(entry, host) or not authorizations.filter_valid([_make_authorization(entry)]):
         return None
     entered = {"entered_at": moment, "renewed_at": moment, "serial": 1, "kept_until": moment + SESSION_LIFETIME}
     if not Entry.objects.filter(pk=entry.pk, entered_at__isnull=True).update(**entered):
@@ -136,7 +136,7 @@ def read_session(entry_id: str) -> SessionState | None:
     return SessionState(
         entry,
         held,
-        bool(sessions.filter_valid([held])),
+        bool(authorizations.filter_valid([held])),
         environment,
         targets.get_state(environment),
         targets.get_run_number(environment),

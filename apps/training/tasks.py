@@ -14,7 +14,7 @@ from apps.common.clock import now
 from apps.scheduling.services import budgets
 from apps.training.core import code, engine_access, notifications, task_environments
 from apps.training.logs import outputs
-from apps.training.queue import load, preemption
+from apps.training.queue import load, preemption_requests
 from apps.training.reconcile import engine_watch, reconciler
 from apps.training.services import retention
 
@@ -62,7 +62,7 @@ def delete_expired_tasks() -> None:
 @shared_task(name="training.windows", ignore_result=True)
 def preempt_for_reservations() -> None:
     """Preempt tasks on environments whose reservation or maintenance has begun."""
-    preemption.preempt_for_reservations(now())
+    preemption_requests.preempt_for_reservations(now())
 
 
 @shared_task(name="training.budgets", ignore_result=True)

@@ -67,7 +67,8 @@ def read_worker_health() -> WorkerHealth:
 def compute_worker_health(moment: datetime, since: datetime | None, heard_at: datetime | None) -> WorkerHealth:
     """Return the limits at `moment`; `since`, `heard_at`: since when, and when last, a web process listened. Pure."""
     suspect, lost = (
-        moment - timedelta(seconds=seconds) for seconds in (settings.WORKER_SUSPECT_S, settings.WORKER_LOST_S)
+        moment - timedelta(seconds=seconds)
+        for seconds in (settings.WORKER_SUSPECT_SECONDS, settings.WORKER_LOST_SECONDS)
     )
     listened = since is not None and heard_at is not None and moment - heard_at <= MAX_LISTEN_GAP and since < lost
     return WorkerHealth(suspect, lost if listened else _LONG_AGO)

@@ -51,7 +51,7 @@ def get_broker_url(data: Path) -> str:
 
 
 def get_notes_path(run: Path) -> Path:
-    """Return the path of the supervisor's notes on the platform's processes (`server.up.supervision`)."""
+    """Return the path of the supervisor's notes on the platform's processes (`server.up.process_health`)."""
     return run / "notes.json"
 
 

@@ -9,7 +9,7 @@ from apps.clusters.models import DevEnvironment, EnvironmentStatus, Lease
 from apps.common.clock import now
 from apps.scheduling.models import Reservation
 from apps.training.models import Attempt, Node, Task
-from apps.training.queue import preemption
+from apps.training.queue import preemption_requests
 from apps.training.reconcile import reconciler
 from tests.api.conftest import Api
 from tests.api.test_tasks_select import asking
@@ -41,10 +41,10 @@ def aside(environment: str, project: Project | None, begins: timedelta) -> None:
 def test_maintenance_that_starts_moves_tasks_to_other_environments(task: Task) -> None:
     (place,) = held(task)
     aside(place, None, timedelta(hours=1))
-    assert preemption.preempt_for_reservations(now()) == [], "it has not begun"
+    assert preemption_requests.preempt_for_reservations(now()) == [], "it has not begun"
     Reservation.objects.update(begins_at=now() - timedelta(seconds=1))
-    assert preemption.preempt_for_reservations(now()) == [task.pk]
-    assert preemption.preempt_for_reservations(now()) == [], "it is asked once"
+    assert preemption_requests.preempt_for_reservations(now()) == [task.pk]
+    assert preemption_requests.preempt_for_reservations(now()) == [], "it is asked once"
     event = task.events.get(code="PREEMPTION_REQUESTED")
     assert (event.params["why"], event.params["by"]) == ("MAINTENANCE", "driver")
     Task.objects.filter(pk=task.pk).update(due_at=now())
@@ -56,10 +56,10 @@ def test_maintenance_that_starts_moves_tasks_to_other_environments(task: Task) -
 def test_a_reservation_that_starts_preempts_other_projects_only(task: Task) -> None:
     (place,) = held(task)
     aside(place, task.project, timedelta(hours=-1))
-    assert preemption.preempt_for_reservations(now()) == []
+    assert preemption_requests.preempt_for_reservations(now()) == []
     other = Project.objects.exclude(pk=task.project_id).first()
     Reservation.objects.update(project=other)
-    assert preemption.preempt_for_reservations(now()) == [task.pk]
+    assert preemption_requests.preempt_for_reservations(now()) == [task.pk]
 
 
 def test_a_restart_chooses_environments_again_after_a_loss(task: Task, colleague: Api) -> None:

@@ -52,7 +52,7 @@ from fermi.scheduler.ledger import PART_NAMES  # noqa: E402
 ROOT = Path(__file__).parents[2]
 WATCHED = (
     "apps/training/reconcile/reconciler.py", "apps/training/reconcile/actions.py",
-    "apps/training/queue/scheduling_pass.py", "apps/training/queue/turn.py", "apps/training/core/release.py",
+    "apps/training/queue/scheduling_pass.py", "apps/training/queue/entry.py", "apps/training/core/release.py",
     "apps/training/core/transitions.py", "apps/training/core/placement.py",
     "apps/training/core/elastic_size.py", "apps/training/logs/ingest.py", "apps/clusters/leases.py",
     "platform/fermi/engines/local/engine.py", "platform/fermi/engines/local/launcher.py",

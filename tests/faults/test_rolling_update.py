@@ -27,7 +27,7 @@ LONG = {
     "evalBatches": 1,
 }  # fmt: skip
 SHORT = {"totalSteps": 5, "evalBatches": 1}
-GRACE_S = 60  # what a pod of the chart has at most
+GRACE_SECONDS = 60  # what a pod of the chart has at most
 REPLACED = ("worker", "worker-2", "watch", "watch-2", "beat", "beat-2", "web", "web-2")
 
 
@@ -153,7 +153,7 @@ def replace(platform: Replicas, people: People, name: str) -> None:
         platform.start_process(name)
     old.send_signal(signal.SIGTERM)
     try:
-        old.wait(GRACE_S)
+        old.wait(GRACE_SECONDS)
     except subprocess.TimeoutExpired:
         old.kill()
         old.wait()

@@ -10,7 +10,7 @@ from apps.common.openapi import MAX_INT4, KeyField
 from apps.common.pages import OrderingField, PageQuery
 from apps.environments import standby
 from apps.environments.states import DesiredState, EnvironmentAction, EnvironmentState
-from apps.environments.states.limits import MAX_KEEP_HOURS
+from apps.environments.states.deadlines import MAX_KEEP_HOURS
 
 STATES, DESIRED_STATES, ACTIONS = (
     [(one.value, one.value) for one in kind] for kind in (EnvironmentState, DesiredState, EnvironmentAction)

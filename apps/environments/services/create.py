@@ -17,7 +17,7 @@ from apps.environments import specs, transitions
 from apps.environments.models import Hosted
 from apps.environments.services import admission, lifecycle
 from apps.environments.states import EnvironmentState
-from apps.environments.states.limits import DEADLINES
+from apps.environments.states.deadlines import DEADLINES
 from apps.environments.validation import SPEC_COLUMNS, CreateRequest, ValidatedEnvironment, validate_environments
 
 

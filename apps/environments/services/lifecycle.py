@@ -24,7 +24,7 @@ from apps.environments.states import (
     EnvironmentState,
     list_allowed_actions,
 )
-from apps.environments.states.limits import MAX_KEEP_HOURS
+from apps.environments.states.deadlines import MAX_KEEP_HOURS
 from apps.environments.states.reasons import CAUSES, EnvironmentReason
 from apps.environments.transitions import EnvironmentInUseError
 from apps.environments.validation import check_backend

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from apps.environments.states.limits import WARN_BEFORE_STOP
+from apps.environments.states.deadlines import WARN_BEFORE_STOP
 
 
 class IdleVerdict(StrEnum):

@@ -16,7 +16,7 @@ from apps.training.core import code, wakeups
 from apps.training.core.engine_access import is_scheduled_by_engine
 from apps.training.models import Task
 from apps.training.states import ACTIVE_STATES, TaskKind, TaskState
-from apps.training.states.limits import DEADLINES
+from apps.training.states.deadlines import DEADLINES
 from fermi.jobs import ranks
 from fermi.jobs.spec import JobSpec, Node
 from fermi.planning import summary

@@ -11,7 +11,7 @@ from apps.common.clock import now
 from apps.training.core import notifications, trace_context, wakeups
 from apps.training.models import Event, Task
 from apps.training.states import FINAL_STATES, TRANSITIONS, TaskKind, TaskState
-from apps.training.states.limits import get_state_timeout
+from apps.training.states.deadlines import get_state_timeout
 
 
 class StaleTaskError(Exception):

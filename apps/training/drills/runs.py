@@ -23,7 +23,7 @@ from apps.training.core import task_store, trace_context, transitions, wakeups
 from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.models import Attempt, Drill, Event, Task
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskKind, TaskState
-from apps.training.states.limits import RECONCILE_INTERVALS
+from apps.training.states.deadlines import RECONCILE_INTERVALS
 from apps.training.states.reasons import TaskReason
 from fermi.jobs import drill as drills
 from fermi.jobs.causes import RANK_CODES

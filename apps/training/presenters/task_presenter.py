@@ -13,7 +13,7 @@ from apps.common.clock import now
 from apps.common.encoding import encode_json
 from apps.common.texts import render_code, render_text, resolve_params, serialize_reason
 from apps.training.core import outcomes
-from apps.training.states.limits import PASS_CLAIM_TIMEOUT, PASS_SILENT_AFTER
+from apps.training.states.deadlines import PASS_CLAIM_TIMEOUT, PASS_SILENT_AFTER
 from apps.training.states.reasons import TaskReason
 from fermi.jobs.spec import JobSpec, Node, Problem
 from fermi.planning import plugins

@@ -23,8 +23,8 @@ from apps.clusters import leases
 from apps.common.clock import now
 from apps.training.core import placement, wakeups
 from apps.training.models import Queue, Task
-from apps.training.queue import load, node_selection, preemption
-from apps.training.states.limits import SCHEDULING_CLAIM_TIMEOUT, SCHEDULING_INTERVAL
+from apps.training.queue import load, node_selection, preemption_requests
+from apps.training.states.deadlines import SCHEDULING_CLAIM_TIMEOUT, SCHEDULING_INTERVAL
 from apps.training.states.reasons import TaskReason
 from fermi.jobs.spec import JobSpec, Problem
 from fermi.scheduler import scheduler
@@ -183,6 +183,6 @@ def _get_display_name(holder: RunningTask, project: str) -> str:
 
 def _request_preemption(victim: Preemption, scene: SchedulerSnapshot) -> None:
     by = next((task for task in scene.waiting if task.task == victim.by), None)
-    preemption.request_preemption(
+    preemption_requests.request_preemption(
         victim.task, {"task": victim.by, "by": by.name if by else victim.by, "why": victim.why}
     )

@@ -41,18 +41,18 @@ from apps.training.logs import ingest
 from apps.training.logs.trainer_steps import TrainerPosition
 from apps.training.models import Attempt, Task
 from apps.training.preflight import runs
-from apps.training.queue import turn
+from apps.training.queue import entry
 from apps.training.queue.limits import OverLimitError
 from apps.training.reconcile import crash_analysis, diagnosis, ports, prerequisites, restarts
 from apps.training.states import FINAL_STATES, TaskKind, TaskState
-from apps.training.states.decisions import ReconcileDecision
-from apps.training.states.limits import (
+from apps.training.states.deadlines import (
     DEADLINES,
     FAILURE_GRACE_SECONDS,
     FAILURE_IDLE_SECONDS,
     OVER_LIMIT_RETRY_INTERVAL,
     RECONCILE_INTERVALS,
 )
+from apps.training.states.decisions import ReconcileDecision
 from apps.training.states.reasons import YIELDING_OUTCOMES, TaskReason
 from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError
@@ -89,7 +89,7 @@ def lease_environments(task: Task) -> timedelta | None:
     even after a hint.
     """
     if task.paused_at or task.preempted_at:
-        return turn.suspend_task(task)
+        return entry.suspend_task(task)
     if (begins := restarts.compute_start_time(task.attempts.all())) and begins > (moment := now()):
         return begins - moment
     if full := restarts.find_full_disk(task.attempts.all()):
@@ -105,8 +105,8 @@ def lease_environments(task: Task) -> timedelta | None:
     if placement.replace_lost_nodes(task) or (not is_given and elastic_size.resize_task(task)):
         return None
     if lost := placement.describe_first_unusable(job):
-        if task.select and turn.is_scheduled_by_platform(task):
-            return turn.enter_queue(task, job)
+        if task.select and entry.is_scheduled_by_platform(task):
+            return entry.enter_queue(task, job)
         return _leave_queue(task, TaskReason.ENVIRONMENT_UNAVAILABLE, lost)
     if job.when_in_use == "wait" and not task.attempt:
         using = memory.find_memory_in_use(node.id for node in job.nodes)
@@ -120,9 +120,9 @@ def lease_environments(task: Task) -> timedelta | None:
         reveal_secrets(task)
     except secrets.SecretUnavailableError as absent:
         return _leave_queue(task, absent.code, absent.params)
-    turn.update_run_location(task, job)
-    if not turn.has_turn(task, job):
-        wait = turn.enter_queue(task, job)
+    entry.update_run_location(task, job)
+    if not entry.has_turn(task, job):
+        wait = entry.enter_queue(task, job)
         if wait is not None or task.select:  # what was chosen for it is yet to be loaded
             return wait
     for stage in (runs.run_stage, drills.run_stage):
@@ -140,7 +140,7 @@ def lease_environments(task: Task) -> timedelta | None:
     number, (resume_from, in_vain) = task.attempt + 1, checkpoint_choice.choose_resume_path(task)
     try:
         with transitions.lock_task(task):
-            held = turn.acquire_environments(task, job)
+            held = entry.acquire_environments(task, job)
             if not held:
                 port = there.lease_port(build_run_name(task.pk, number))
                 attempt = Attempt(
@@ -170,14 +170,14 @@ def lease_environments(task: Task) -> timedelta | None:
             return timedelta()
         return _leave_queue(task, TaskReason.PORTS_TAKEN, there.explained())
     if held:  # another task took one outside of the queue: queue again
-        return turn.enter_queue(task, job)
+        return entry.enter_queue(task, job)
     return None
 
 
 def _leave_queue(task: Task, code: str, params: Mapping[str, Any]) -> timedelta:
     """Take the task out of the queue while it waits for something of its own, so that it blocks no other; store the
     reason."""
-    turn.leave_queue(task)
+    entry.leave_queue(task)
     transitions.explain_wait(task, code, params)
     return RECONCILE_INTERVALS[TaskState.QUEUED]
 
@@ -294,7 +294,7 @@ def close_attempt(task: Task, attempt: Attempt, decision: ReconcileDecision) -> 
         leases.release_ports(attempt.name)
         transitions.change_state(task, to, reason, params)
         if gives_way:
-            turn.suspend_task(task)
+            entry.suspend_task(task)
         if report is not None:
             runs.finish_test(task, report)
         _release_if_final(task)
@@ -355,7 +355,7 @@ def _release_if_final(task: Task) -> None:
     if TaskState(task.state) in FINAL_STATES:
         if task.kind == TaskKind.DRILL:
             drills.finish_drill(task)
-        if not turn.return_environments(task):
+        if not entry.return_environments(task):
             release.release_environments(task)
         task_environments.finish_environments(task)
         wakeups.enqueue_waiting_tasks()

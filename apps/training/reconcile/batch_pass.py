@@ -21,8 +21,8 @@ from apps.training.core.engine_access import build_handle, observe_attempts
 from apps.training.models import Attempt, Finding, Task
 from apps.training.reconcile import actions, facts
 from apps.training.states import STATES_WITH_ATTEMPT, TaskState
+from apps.training.states.deadlines import RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
 from apps.training.states.decisions import ReconcileAction, decide_action
-from apps.training.states.limits import RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
 from fermi.diagnosis import Level, hangs, loss_anomalies
 from fermi.jobs.spec import Observation
 

@@ -9,8 +9,8 @@ from apps.training.core.engine_access import build_cause
 from apps.training.models import Attempt, Task
 from apps.training.reconcile import diagnosis, restarts
 from apps.training.states import STATES_WITH_ATTEMPT, TaskKind, TaskState
+from apps.training.states.deadlines import WATCHED_RECONCILE_INTERVAL
 from apps.training.states.decisions import TaskFacts
-from apps.training.states.limits import WATCHED_RECONCILE_INTERVAL
 from apps.training.states.reasons import TaskReason
 from fermi.jobs.spec import Cause, Observation
 

@@ -27,8 +27,8 @@ from apps.training.queue import scheduling_pass
 from apps.training.reconcile import actions, batch_pass, diagnosis, facts
 from apps.training.reconcile.engine_watch import WatcherHeartbeats
 from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskState
+from apps.training.states.deadlines import PASS_CLAIM_TIMEOUT, RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
 from apps.training.states.decisions import ReconcileAction, ReconcileDecision, decide_action, judge_hang
-from apps.training.states.limits import PASS_CLAIM_TIMEOUT, RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause, Observation
 

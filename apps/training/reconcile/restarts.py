@@ -13,7 +13,7 @@ from apps.common import clock_jumps, disks
 from apps.common.clock import now
 from apps.training.core.engine_access import is_scheduled_by_engine
 from apps.training.models import Attempt, Task
-from apps.training.states.limits import QUICK_END_DURATION, compute_backoff
+from apps.training.states.deadlines import QUICK_END_DURATION, compute_backoff
 from apps.training.states.reasons import YIELDING_OUTCOMES, TaskReason
 from fermi.jobs.causes import DISK_FULL, NO_SPACE_CODES, RANK_CODES
 from fermi.jobs.spec import Cause

@@ -15,7 +15,7 @@ from apps.training.core import transitions, wakeups
 from apps.training.models import Task
 from apps.training.services import actions
 from apps.training.states import ACTIVE_STATES, TaskState
-from apps.training.states.limits import DEADLINES
+from apps.training.states.deadlines import DEADLINES
 
 
 def pause_task(user: User, task_id: str) -> Task:

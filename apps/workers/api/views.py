@@ -74,7 +74,7 @@ class WorkerHeartbeatView(APIView):
         cache.load({beat.worker for beat in beats})
         answers = cache.hear(beats)
         cache.flush()
-        return {"intervalSeconds": settings.WORKER_HEARTBEAT_S, "workers": answers}
+        return {"intervalSeconds": settings.WORKER_HEARTBEAT_SECONDS, "workers": answers}
 
 
 class WorkerOrderView(APIView):

@@ -69,7 +69,7 @@ class HeartbeatEndpoint:
         if self._cache.urgent:
             self._sync.hurry()
         if wait and not self._cache.has_news(entries):
-            await self._until_news(entries, min(wait, settings.WORKER_HEARTBEAT_S))
+            await self._until_news(entries, min(wait, settings.WORKER_HEARTBEAT_SECONDS))
             answers = self._cache.answers(entries, lang)
         return _encode_answer(answers, lang)
 
@@ -107,7 +107,7 @@ class HeartbeatEndpoint:
 
 
 def _encode_answer(workers: list[dict[str, Any]], lang: str) -> bytes:
-    data = {"intervalSeconds": settings.WORKER_HEARTBEAT_S, "workers": workers}
+    data = {"intervalSeconds": settings.WORKER_HEARTBEAT_SECONDS, "workers": workers}
     return encode_json({"code": 200, "message": render_text("OK", lang=lang)[0], "data": data})
 
 

@@ -16,7 +16,7 @@ from fermi.cli.texts import _
 from fermi.client import FermiError
 from fermi.client.types import TaskDetail
 
-LINE_INTERVAL_S = 2.0  # progress lines, where they cannot be overwritten
+LINE_INTERVAL_SECONDS = 2.0  # progress lines, where they cannot be overwritten
 
 
 @contextmanager
@@ -117,7 +117,7 @@ def _open_display(name: str) -> Iterator[ProgressDisplay]:
 
 
 class ProgressLines:
-    """Prints a line for each change of status and each event, and every LINE_INTERVAL_S one for the numbers."""
+    """Prints a line for each change of status and each event, and every LINE_INTERVAL_SECONDS one for the numbers."""
 
     def __init__(self) -> None:
         self._last = ""
@@ -128,7 +128,7 @@ class ProgressLines:
         now, line = time.monotonic(), str(progress)
         if line == self._last or (progress.status == self._status and kind != "end" and now < self._next):
             return
-        self._last, self._status, self._next = line, progress.status, now + LINE_INTERVAL_S
+        self._last, self._status, self._next = line, progress.status, now + LINE_INTERVAL_SECONDS
         output.print_message(line)
 
     def print_note(self, text: str) -> None:

@@ -13,8 +13,8 @@ from fermi.runner import interfaces, ports
 from fermi.telemetry import nvidia_smi
 
 GIB = 1 << 30
-NVIDIA_SMI_TIMEOUT_S = 30.0
-CONNECT_TIMEOUT_S = 5.0
+NVIDIA_SMI_TIMEOUT_SECONDS = 30.0
+CONNECT_TIMEOUT_SECONDS = 5.0
 
 
 class HostCheck(NamedTuple):
@@ -57,7 +57,7 @@ def check_network(where: CheckTarget) -> Iterator[HostCheck]:
     if interface := interfaces.find_interface_to(where.host):
         yield HostCheck("pass", _("WAY_BY_INTERFACE", interface=interface))
     try:
-        socket.create_connection((where.host, where.port), CONNECT_TIMEOUT_S).close()
+        socket.create_connection((where.host, where.port), CONNECT_TIMEOUT_SECONDS).close()
     except ConnectionRefusedError:
         text = _("NOTHING_LISTENS", host=where.host, port=where.port)
         yield HostCheck("warn", text + " " + _("RIGHT_UNTIL_RANK_0_STARTS"))
@@ -81,7 +81,7 @@ def check_memory(_where: CheckTarget) -> Iterator[HostCheck]:
 
 
 def _check_gpus() -> Iterator[HostCheck]:
-    rows = nvidia_smi.run_query(("index", "memory.used", "memory.total", "name"), seconds=NVIDIA_SMI_TIMEOUT_S)
+    rows = nvidia_smi.run_query(("index", "memory.used", "memory.total", "name"), seconds=NVIDIA_SMI_TIMEOUT_SECONDS)
     if not rows:
         yield HostCheck("pass", _("NO_GPUS_HERE"))
         return
@@ -92,7 +92,7 @@ def _check_gpus() -> Iterator[HostCheck]:
         yield HostCheck(level, _("GPU_MEMORY_USED", index=one, name=row.get("name"), used=memory, total=of))
     for row in (
         nvidia_smi.run_query(
-            ("pid", "used_memory", "process_name"), target="compute-apps", seconds=NVIDIA_SMI_TIMEOUT_S
+            ("pid", "used_memory", "process_name"), target="compute-apps", seconds=NVIDIA_SMI_TIMEOUT_SECONDS
         )
         or ()
     ):

@@ -21,7 +21,7 @@ from fermi.envd import protocol
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 CHUNK_BYTES = 1 << 16
-OPENING_NOTICE_S = 3.0
+OPENING_NOTICE_SECONDS = 3.0
 """Seconds without a connection after which a terminal shows what it waits for; a shell reports by itself."""
 RESET_SEQUENCE = b"\x1b[?1047l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
 """Resets the terminal after a program that was cut off: main screen, no mouse, no bracketed paste, a cursor, no colour.
@@ -56,7 +56,7 @@ async def _attach_command(
         env = {"TERM": os.environ.get("TERM", "xterm"), **env}
     size = tuple(os.get_terminal_size(STDOUT)) if terminal else None
     opening = asyncio.ensure_future(channels.command(address, words, cwd=cwd, env=env, tty=size))  # type: ignore[arg-type]
-    if terminal and not (await asyncio.wait([opening], timeout=OPENING_NOTICE_S))[0]:
+    if terminal and not (await asyncio.wait([opening], timeout=OPENING_NOTICE_SECONDS))[0]:
         print_message(_("TERMINAL_OPENS"))
     async with await opening as running:
         with raw_mode() if terminal else _no_context():

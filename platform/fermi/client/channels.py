@@ -23,10 +23,10 @@ from fermi.client.errors import ConflictError, FermiError, ForbiddenError, Unrea
 from fermi.client.transport import UNAVAILABLE_STATUSES, ChannelAddress, compute_pause
 from fermi.envd import protocol
 
-OPEN_TIMEOUT_S = 30.0
-ANSWER_TIMEOUT_S = 60.0  # an environment that begins at first use takes its time
-PING_INTERVAL_S = 20.0  # so that nothing between here and there takes the connection for forgotten
-PONG_TIMEOUT_S = 45.0
+OPEN_TIMEOUT_SECONDS = 30.0
+ANSWER_TIMEOUT_SECONDS = 60.0  # an environment that begins at first use takes its time
+PING_INTERVAL_SECONDS = 20.0  # so that nothing between here and there takes the connection for forgotten
+PONG_TIMEOUT_SECONDS = 45.0
 CHUNK_BYTES = 1 << 16
 POLICY_VIOLATION = 1008  # who is in may no longer be: the right or the token is gone
 END_MESSAGE = json.dumps({"end": True})
@@ -44,11 +44,11 @@ class Channel:
 
     async def send_request(self, request: Mapping[str, Any]) -> None:
         """Send the request and store the answer. Raise ConflictError where the other end refuses it, UnreachableError
-        where it does not answer within ANSWER_TIMEOUT_S."""
+        where it does not answer within ANSWER_TIMEOUT_SECONDS."""
         with self._told():
             await self._socket.send(json.dumps(request))
             try:
-                async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                     said = await self._socket.recv()
             except TimeoutError as error:
                 raise UnreachableError(f"{self._way.url} did not open {self._way.path}", code="UNREACHABLE") from error
@@ -93,14 +93,14 @@ class Channel:
         await self.close()
 
     async def _keep(self) -> None:
-        """Ping the other end every PING_INTERVAL_S and abort the connection where no pong comes within PONG_TIMEOUT_S:
-        a connection that was lost without notice would never be noticed otherwise. While nobody reads here, pongs are
-        not read either, so silence means nothing then."""
+        """Ping the other end every PING_INTERVAL_SECONDS and abort the connection where no pong comes within
+        PONG_TIMEOUT_SECONDS: a connection that was lost without notice would never be noticed otherwise. While nobody
+        reads here, pongs are not read either, so silence means nothing then."""
         with suppress(ConnectionClosed):
             while True:
-                await asyncio.sleep(PING_INTERVAL_S)
+                await asyncio.sleep(PING_INTERVAL_SECONDS)
                 answer = asyncio.ensure_future(await self._socket.ping())
-                await asyncio.wait([answer], timeout=PONG_TIMEOUT_S)
+                await asyncio.wait([answer], timeout=PONG_TIMEOUT_SECONDS)
                 if not answer.done() and self._reading:
                     self._socket.transport.abort()
                     return
@@ -249,7 +249,7 @@ async def _connect_once(way: ChannelAddress) -> ClientConnection:
             way.address,
             additional_headers={**way.headers},
             compression=None,  # what goes through is media, archives and keystrokes
-            open_timeout=OPEN_TIMEOUT_S,
+            open_timeout=OPEN_TIMEOUT_SECONDS,
             ping_interval=None,  # see Channel._keep
             close_timeout=5.0,
             max_size=protocol.MAX_FRAME_BYTES + 1,

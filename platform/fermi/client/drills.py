@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fermi.client.pagination import Listing
-from fermi.client.transport import MAX_OUTAGE_S, Transport
+from fermi.client.transport import MAX_OUTAGE_SECONDS, Transport
 from fermi.client.types import Drill
 
 
@@ -32,7 +32,7 @@ class Drills:
         """Request the drill's stop and return it; repeating the request changes nothing."""
         return self._transport.call("POST", _path(drill_id, "/stop"), repeatable=True)
 
-    def wait(self, drill_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_S) -> Drill:
+    def wait(self, drill_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_SECONDS) -> Drill:
         """Wait for the drill's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
         unreachable for less than `patience` seconds is waited for."""
         return self._transport.wait(_path(drill_id), _has_ended, drill_id, timeout, patience)

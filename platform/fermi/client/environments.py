@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from fermi.client.pagination import Listing
-from fermi.client.transport import MAX_OUTAGE_S, Transport, build_telemetry_params
+from fermi.client.transport import MAX_OUTAGE_SECONDS, Transport, build_telemetry_params
 from fermi.client.types import (
     DoorTicket,
     EnvironmentDetail,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 LASTING_STATES = {"running": ("running",), "stopped": ("stopped", "failed"), "deleted": ("deleted",)}
 """States that last, by desired state (of an environment that failed and is to stay stopped: failed, too)."""
 
-SCAN_TIMEOUT_S = 60.0
+SCAN_TIMEOUT_SECONDS = 60.0
 """How long, in seconds, a scan of environments' packages or memory is waited for."""
 
 
@@ -157,7 +157,9 @@ class Environments:
         or until the environment is deleted."""
         path, wait = _path(environment_id, "/logs"), 0.5
         while True:
-            page = self._transport.call("GET", path, params={"cursor": cursor}, patience=MAX_OUTAGE_S if follow else 0)
+            page = self._transport.call(
+                "GET", path, params={"cursor": cursor}, patience=MAX_OUTAGE_SECONDS if follow else 0
+            )
             if page["text"]:
                 yield page["text"]
             wait = 0.5 if page["text"] else min(wait * 1.3, 2.0)
@@ -179,7 +181,7 @@ class Environments:
         environment_id: str,
         *,
         timeout: float | None = None,
-        patience: float = MAX_OUTAGE_S,
+        patience: float = MAX_OUTAGE_SECONDS,
         seen: Callable[[EnvironmentDetail], None] | None = None,
     ) -> EnvironmentDetail:
         """Wait until the environment's state is one that lasts (running, stopped, failed, deleted) and return it.
@@ -223,7 +225,12 @@ class Environments:
         return self._transport.call("POST", "/dev-environments/summary", json=body, repeatable=True)
 
     def packages(
-        self, environment_ids: Sequence[str], *, python: str = "", anew: bool = False, timeout: float = SCAN_TIMEOUT_S
+        self,
+        environment_ids: Sequence[str],
+        *,
+        python: str = "",
+        anew: bool = False,
+        timeout: float = SCAN_TIMEOUT_SECONDS,
     ) -> PackagesCompared:
         """Return where these environments differ in Python, torch, CUDA, NCCL and packages, once all have been scanned;
         after `timeout` seconds as much as is known. `python`: an interpreter's path or a kernel's name, instead of what
@@ -238,7 +245,7 @@ class Environments:
             time.sleep(pause)
             pause = min(pause * 1.4, 2.0)
 
-    def memory(self, environment_id: str, *, timeout: float = SCAN_TIMEOUT_S) -> EnvironmentMemory:
+    def memory(self, environment_id: str, *, timeout: float = SCAN_TIMEOUT_SECONDS) -> EnvironmentMemory:
         """Return which processes hold memory there and how much GPU memory is free, once it has been scanned; after
         `timeout` seconds the last known result."""
         deadline, pause = time.monotonic() + timeout, 0.2
@@ -279,7 +286,7 @@ class Environments:
                 return found
             time.sleep(pause)
             pause = min(pause * 1.4, 2.0)
-            found = self._transport.call("GET", path, patience=MAX_OUTAGE_S)
+            found = self._transport.call("GET", path, patience=MAX_OUTAGE_SECONDS)
 
     def timeline(self, *, begins: str | None = None, ends: str | None = None, project: str | None = None) -> Timeline:
         """Return who used each environment, who uses it until when, who gets it next, and when it is reserved or in

@@ -19,7 +19,7 @@ UPLOAD_CHUNK_BYTES = 8 << 20
 HASH_BLOCK_BYTES = 1 << 20
 MAX_TRIES = 6
 """Failed attempts in a row without a byte of progress after which a transfer gives up."""
-POLL_S, MAX_POLL_S = 0.2, 3.0
+POLL_SECONDS, MAX_POLL_S = 0.2, 3.0
 
 ProgressCallback = Callable[[int], None]
 """Called with the number of further bytes that have been transferred."""
@@ -95,7 +95,7 @@ class Files:
         place = f"{uploads}/{quote(upload['id'])}"
         upload = self._send(place, upload, source, tell)
         upload = self._transport.call("POST", f"{place}/finish", repeatable=True)
-        wait = POLL_S
+        wait = POLL_SECONDS
         while upload["state"] == "checking":
             time.sleep(wait)
             wait = min(2 * wait, MAX_POLL_S)

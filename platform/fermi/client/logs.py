@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from fermi.client.transport import Transport
 from fermi.client.types import TaskDetail
 
-POLL_S = 0.5
+POLL_SECONDS = 0.5
 
 
 class LogLine(NamedTuple):
@@ -67,7 +67,7 @@ def follow_log(
         if attempt is not None:
             cursor = yield from read_log(transport, path, params, attempt, cursor, patience)
         if not over:
-            time.sleep(POLL_S)
+            time.sleep(POLL_SECONDS)
         elif attempt is None or pinned or newest <= attempt:
             return
         else:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from fermi.client.pagination import Listing
-from fermi.client.transport import MAX_OUTAGE_S, Transport
+from fermi.client.transport import MAX_OUTAGE_SECONDS, Transport
 from fermi.client.types import PreflightBrief, PreflightDetail
 
 
@@ -40,7 +40,7 @@ class Preflights:
         return self._transport.call("POST", _path(preflight_id, "/stop"), repeatable=True)
 
     def wait(
-        self, preflight_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_S
+        self, preflight_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_SECONDS
     ) -> PreflightDetail:
         """Wait for the test's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
         unreachable for less than `patience` seconds is waited for."""

@@ -10,7 +10,7 @@ from fermi.client.errors import FermiError, RequestRefusedError, ThrottledError,
 from fermi.client.transport import Transport, compute_pause
 
 MEDIA_TYPE = "text/event-stream"
-SILENCE_TIMEOUT_S = 45.0  # the platform says something every 15 s
+SILENCE_TIMEOUT_SECONDS = 45.0  # the platform says something every 15 s
 
 
 class Event(NamedTuple):
@@ -70,7 +70,7 @@ def _read_events(
     transport: Transport, path: str, params: Mapping[str, Any] | None, last_id: str
 ) -> Iterator[ServerSentEvent]:
     headers = {"Accept": MEDIA_TYPE} | ({"Last-Event-ID": last_id} if last_id else {})
-    with transport.open(path, params=params, headers=headers, silence_s=SILENCE_TIMEOUT_S) as response:
+    with transport.open(path, params=params, headers=headers, silence_s=SILENCE_TIMEOUT_SECONDS) as response:
         if not response.headers.get("Content-Type", "").startswith(MEDIA_TYPE):
             raise UnexpectedAnswerError(f"{response.url} is not an event stream", code="UNEXPECTED_ANSWER")
         yield from EventSource(response).iter_sse()

@@ -12,7 +12,7 @@ from fermi.client.errors import FermiError
 from fermi.client.logs import LogLine, follow_log, read_log
 from fermi.client.pagination import Listing
 from fermi.client.sse import Event, stream_events
-from fermi.client.transport import MAX_OUTAGE_S, Transport, build_telemetry_params
+from fermi.client.transport import MAX_OUTAGE_SECONDS, Transport, build_telemetry_params
 from fermi.client.types import (
     CheckpointItem,
     FirstError,
@@ -255,8 +255,8 @@ class Tasks:
             "until": _format_moment(until),
         }
         if follow:
-            task = partial(self._get, task_id, MAX_OUTAGE_S)
-            return follow_log(self._transport, path, params, task, attempt, MAX_OUTAGE_S, cursor)
+            task = partial(self._get, task_id, MAX_OUTAGE_SECONDS)
+            return follow_log(self._transport, path, params, task, attempt, MAX_OUTAGE_SECONDS, cursor)
         return read_log(self._transport, path, params, attempt, cursor)
 
     def first_error(
@@ -279,7 +279,7 @@ class Tasks:
         *,
         logs: int | Literal["none", "all"] = "none",
         last_event_id: str = "",
-        patience: float | None = MAX_OUTAGE_S,
+        patience: float | None = MAX_OUTAGE_SECONDS,
         on_break: Callable[[FermiError], None] | None = None,
     ) -> Iterator[Event]:
         """Yield the task's events as they happen: `status`, `event`, `metric`, `log`, and `end` as the last one.
@@ -296,7 +296,7 @@ class Tasks:
             single = event.kind == "metric" and "items" not in event.data
             yield event._replace(data={"items": [event.data]}) if single else event
 
-    def wait(self, task_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_S) -> TaskDetail:
+    def wait(self, task_id: str, *, timeout: float | None = None, patience: float = MAX_OUTAGE_SECONDS) -> TaskDetail:
         """Wait for the task's end and return it. Raise TimeoutError after `timeout` seconds. A platform that is
         unreachable for less than `patience` seconds is waited for."""
         return self._transport.wait(_path(task_id), _has_ended, task_id, timeout, patience)

@@ -22,9 +22,9 @@ UNAVAILABLE_STATUSES = {
 }  # a proxy without a server behind it, a server that starts or is short of something
 MIN_PAUSE_S, MAX_PAUSE_S = 0.2, 10.0
 MIN_POLL_S, MAX_POLL_S = 0.1, 1.0
-MAX_OUTAGE_S = 300.0
+MAX_OUTAGE_SECONDS = 300.0
 """How long the platform may be away (a restart, an upgrade) before waiting and following give up."""
-MAX_RETRY_AFTER_S = 60.0  # a longer wait is the caller's to decide
+MAX_RETRY_AFTER_SECONDS = 60.0  # a longer wait is the caller's to decide
 
 # The request certainly did not reach the platform, so that even a creation may be sent again.
 NOT_SENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -163,7 +163,7 @@ class Transport:
 
 
 def _may_retry(error: FermiError, repeatable: bool) -> bool:
-    if error.retry_after > MAX_RETRY_AFTER_S:
+    if error.retry_after > MAX_RETRY_AFTER_SECONDS:
         return False
     if isinstance(error, UnreachableError):
         return repeatable or isinstance(error.__cause__, NOT_SENT_ERRORS)

@@ -61,7 +61,7 @@ from server.celery_settings import *  # noqa: F403
 from server.env import read_flag, read_setting, read_words
 from server.logs import LOGGING as LOGGING
 from server.paths import ROOT
-from server.settings.operators import UNFOLD as UNFOLD
+from server.settings.admin_theme import UNFOLD as UNFOLD
 from server.settings.storage import *  # noqa: F403
 from server.settings.storage import DATA_DIR, TASK_WRITES
 from server.settings.web import *  # noqa: F403
@@ -128,9 +128,11 @@ CODE_MAX_FILES = read_setting("FERMI_CODE_MAX_FILES")
 CODE_KEEP_DAYS = read_setting("FERMI_CODE_KEEP_DAYS")
 TASKS_KEEP_DAYS = read_setting("FERMI_TASKS_KEEP_DAYS")
 CURRENCY = os.environ.get("FERMI_CURRENCY") or "CNY"
-WORKER_HEARTBEAT_S = read_setting("FERMI_WORKER_HEARTBEAT")
-WORKER_LOST_S = read_setting("FERMI_WORKER_LOST")
-WORKER_SUSPECT_S = min(2 * WORKER_HEARTBEAT_S + 2, WORKER_LOST_S)  # what is heard is stored within two seconds
+WORKER_HEARTBEAT_SECONDS = read_setting("FERMI_WORKER_HEARTBEAT")
+WORKER_LOST_SECONDS = read_setting("FERMI_WORKER_LOST")
+WORKER_SUSPECT_SECONDS = min(
+    2 * WORKER_HEARTBEAT_SECONDS + 2, WORKER_LOST_SECONDS
+)  # what is heard is stored within two seconds
 EXTRA_HOSTS = read_words("FERMI_ALLOWED_HOSTS")
 _PUBLIC_HOST = urlsplit(PUBLIC_URL).hostname  # noqa: F405
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *EXTRA_HOSTS, *([_PUBLIC_HOST] if _PUBLIC_HOST else [])]

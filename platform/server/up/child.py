@@ -13,8 +13,8 @@ from server import liveness, paths
 from server.up import console
 from server.up.pidfile import PlatformProcess
 
-BACKOFF_S = (0.5, 1, 2, 4, 8, 15, 30)
-STABLE_AFTER_S = 30  # a process that lived this long begins again with the shortest pause
+BACKOFF_SECONDS = (0.5, 1, 2, 4, 8, 15, 30)
+STABLE_AFTER_SECONDS = 30  # a process that lived this long begins again with the shortest pause
 
 
 class ChildProcess:
@@ -101,8 +101,8 @@ class ChildProcess:
         while self._popen:
             code = self._popen.wait()
             if not self._wake.is_set():
-                failures = 0 if time.monotonic() - since > STABLE_AFTER_S else failures
-                pause = BACKOFF_S[min(failures, len(BACKOFF_S) - 1)]
+                failures = 0 if time.monotonic() - since > STABLE_AFTER_SECONDS else failures
+                pause = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
                 console.print_line(f"{self.name} {describe_exit(code)}; starting it again in {pause:g} s", fault=True)
                 failures += 1
                 self._wake.wait(pause)

@@ -22,8 +22,8 @@ from server.up.supervisor import ChildStartError, Platform
 
 WATCHED_FOLDERS = ("apps", "platform")
 WATCHED_SUFFIXES = (".py", ".toml", ".json", ".sh", ".html", ".mo")
-POLL_S = 0.5
-GRACE_S = 1  # less than an open event stream would hold the web process
+POLL_SECONDS = 0.5
+GRACE_SECONDS = 1  # less than an open event stream would hold the web process
 VITE = paths.ROOT / "frontend" / "node_modules" / "vite" / "bin" / "vite.js"
 
 SourceState = dict[str, tuple[int, int]]
@@ -85,7 +85,7 @@ class DevPlatform(Platform):
 
     def _serve(self) -> None:
         seen = scan_source(paths.ROOT)
-        while not self.ending.wait(POLL_S):
+        while not self.ending.wait(POLL_SECONDS):
             now = scan_source(paths.ROOT)
             if files := list_changed(seen, now):
                 seen = now
@@ -105,6 +105,6 @@ class DevPlatform(Platform):
         old = [child.process for child in parts if child.process]
         for child in parts:
             child.restart()
-        if not wait_until_gone(old, GRACE_S):
+        if not wait_until_gone(old, GRACE_SECONDS):
             for process in old:
                 process.signal(signal.SIGKILL)

@@ -25,7 +25,7 @@ def stop_platform(data: Path) -> int:
     record = Pidfile(data)
     if platform := record.supervisor():
         platform.signal(signal.SIGTERM)
-        wait_until_gone([platform], 2 * supervisor.GRACE_S + 5)
+        wait_until_gone([platform], 2 * supervisor.GRACE_SECONDS + 5)
         console.print_line("platform stopped")
     if left := record.stop_leftovers():
         console.print_line(f"ended what a killed platform had left running: {', '.join(left)}")

@@ -22,7 +22,7 @@ from fermi.runner.processes import read_boot_id, read_start_time
 from server import paths
 from server.up.checks import StartupError
 
-POLL_S = 0.05
+POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -121,5 +121,5 @@ def wait_until_gone(waiting: list[PlatformProcess], timeout_s: float) -> bool:
     while any(process.alive() for process in waiting):
         if time.monotonic() > deadline:
             return False
-        time.sleep(POLL_S)
+        time.sleep(POLL_SECONDS)
     return True

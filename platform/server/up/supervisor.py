@@ -26,12 +26,12 @@ from server.up import broker, checks, console, running_tasks, schema, web_proces
 from server.up.child import ChildProcess, build_environment, describe_exit
 from server.up.listen_address import ListenAddress
 from server.up.pidfile import Pidfile, PlatformProcess
-from server.up.supervision import CHECK_INTERVAL_S, ProcessSupervision
+from server.up.process_health import CHECK_INTERVAL_SECONDS, ProcessSupervision
 
-START_TIMEOUT_S = 60  # for a child to answer
-GRACE_S = 15  # from the request to end until a child is killed
-SECOND_SIGNAL_S = 1
-POLL_S = 0.02
+START_TIMEOUT_SECONDS = 60  # for a child to answer
+GRACE_SECONDS = 15  # from the request to end until a child is killed
+SECOND_SIGNAL_SECONDS = 1
+POLL_SECONDS = 0.02
 
 
 class ChildStartError(Exception):
@@ -98,10 +98,10 @@ class Platform:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         """Request the end; a second signal kills. Pressing Ctrl-C once may deliver two signals, from the terminal and
-        from make, so one that follows within SECOND_SIGNAL_S does not count."""
+        from make, so one that follows within SECOND_SIGNAL_SECONDS does not count."""
         if not self.ending.is_set():
             self._asked_at = time.monotonic()
-        elif time.monotonic() - self._asked_at > SECOND_SIGNAL_S:
+        elif time.monotonic() - self._asked_at > SECOND_SIGNAL_SECONDS:
             self._impatient = True
         self.ending.set()
 
@@ -130,7 +130,7 @@ class Platform:
 
     def _serve(self) -> None:
         supervision = ProcessSupervision(self._me.pid, paths.get_notes_path(self.record.dir), self._standing)
-        while not self.ending.wait(CHECK_INTERVAL_S):
+        while not self.ending.wait(CHECK_INTERVAL_SECONDS):
             supervision.check_children(self.children)
             serving = [child for child in self.children if child.inherits]
             there = [child.process.pid for child in serving if child.process and child.alive()]
@@ -191,16 +191,16 @@ class Platform:
             console.print_line(f"{self.record.dir} cannot be written to: {error.strerror}", fault=True)
 
     def _until(self, child: ChildProcess, ready: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
         while not ready():
-            if self.ending.wait(POLL_S):
+            if self.ending.wait(POLL_SECONDS):
                 raise StartInterruptedError
             if (code := child.poll()) is not None:
                 raise ChildStartError(
                     f"{child.name} {describe_exit(code)} while starting; what it said is above or in {self.record.dir}."
                 )
             if time.monotonic() > deadline:
-                raise ChildStartError(f"{child.name} did not answer within {START_TIMEOUT_S} s.")
+                raise ChildStartError(f"{child.name} did not answer within {START_TIMEOUT_SECONDS} s.")
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection(self.address.probe, self.address.port, timeout=5)
@@ -224,7 +224,7 @@ class Platform:
 
         child = self._child("fermi", [sys.executable, "manage.py", *arguments], keep_answer)
         while (code := child.poll()) is None:
-            if self.ending.wait(POLL_S):
+            if self.ending.wait(POLL_SECONDS):
                 raise StartInterruptedError
         self.children.remove(child)
         child.drain()
@@ -242,9 +242,9 @@ class Platform:
         for stage in ([child for child in self.children if child not in brokers], brokers):
             for child in stage:
                 child.stop()
-            deadline = time.monotonic() + GRACE_S
+            deadline = time.monotonic() + GRACE_SECONDS
             while any(child.alive() for child in stage) and time.monotonic() < deadline and not self._impatient:
-                time.sleep(POLL_S)
+                time.sleep(POLL_SECONDS)
             for child in stage:
                 child.kill()
                 child.drain()

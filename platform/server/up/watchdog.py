@@ -15,9 +15,9 @@ from pathlib import Path
 
 from server.liveness import MAX_MESSAGE_BYTES
 
-MAX_SILENCE_S = 60.0
+MAX_SILENCE_SECONDS = 60.0
 """Seconds without an answer after which a process counts as hanging."""
-MAX_STALL_S = {"web": 120.0, "worker": 600.0}
+MAX_STALL_SECONDS = {"web": 120.0, "worker": 600.0}
 """Seconds without progress after which the thread pool counts as hanging: a request takes seconds, a message may take
 minutes."""
 
@@ -67,7 +67,7 @@ class Watchdog:
         else:
             self._stalled = 0.0
         self._answer = answer or self._answer
-        if self._silent > MAX_SILENCE_S:
+        if self._silent > MAX_SILENCE_SECONDS:
             return WatchdogVerdict("PROCESS_HUNG", round(self._silent))
         if self._stalled > self._stalled_s:
             return WatchdogVerdict("PROCESS_POOL_HUNG", round(self._stalled))

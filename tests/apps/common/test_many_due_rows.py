@@ -28,7 +28,7 @@ from apps.training.core import wakeups
 from apps.training.models import Attempt, Task
 from apps.training.reconcile import actions, ports, reconciler
 from apps.training.states import TaskState
-from apps.training.states.limits import PASS_CLAIM_TIMEOUT
+from apps.training.states.deadlines import PASS_CLAIM_TIMEOUT
 from fermi.engines.local.engine import LocalBackend
 from fermi.tokenized_data import DataError
 from tests.apps.training.test_ports import PYTHON, Lab

@@ -14,7 +14,7 @@ from apps.training.models import Attempt, Task, Watch
 from apps.training.reconcile import batch_pass, reconciler
 from apps.training.reconcile.engine_watch import WatcherHeartbeats
 from apps.training.states import TaskState
-from apps.training.states.limits import RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
+from apps.training.states.deadlines import RECONCILE_INTERVALS, WATCHED_RECONCILE_INTERVAL
 from fermi.diagnosis import Finding, Level, loss_anomalies
 from fermi.jobs.spec import Cause, Observation, Phase, RankStatus
 from tests.apps.attempts import begin_attempt

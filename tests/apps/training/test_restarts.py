@@ -20,9 +20,9 @@ from apps.training.core import checkpoint_choice, checkpoints, task_store, trans
 from apps.training.models import Attempt, Checkpoint, Event, MetricPoint, Task
 from apps.training.presenters import task_presenter
 from apps.training.reconcile import actions, reconciler, restarts
-from apps.training.states import TaskState, limits
+from apps.training.states import TaskState, deadlines
+from apps.training.states.deadlines import MAX_BACKOFF
 from apps.training.states.decisions import ReconcileAction, ReconcileDecision
-from apps.training.states.limits import MAX_BACKOFF
 from apps.training.states.reasons import CAUSES, TaskReason
 from fermi import messages
 from fermi.jobs.spec import Cause, Entrypoint, JobSpec
@@ -116,7 +116,7 @@ def crashes(task: Task) -> None:
 def test_backoff_grows_although_other_tasks_end(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """As stored: between the end of an attempt and the beginning of the next one; in minutes, so that no machine is too
     slow."""
-    monkeypatch.setattr(restarts, "compute_backoff", lambda quick: 60 * limits.compute_backoff(quick))
+    monkeypatch.setattr(restarts, "compute_backoff", lambda quick: 60 * deadlines.compute_backoff(quick))
     Task.objects.filter(pk=task.pk).update(max_restarts=10)
     waits = [60.0 * seconds for seconds in (1, 3, 7, 15, 31)]
     for number, seconds in enumerate(waits, 2):

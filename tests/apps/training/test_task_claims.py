@@ -13,7 +13,7 @@ from apps.training.models import Task
 from apps.training.presenters import selectors, task_presenter
 from apps.training.reconcile import actions, batch_pass, reconciler
 from apps.training.states import TaskState
-from apps.training.states.limits import PASS_CLAIM_TIMEOUT, PASS_SILENT_AFTER
+from apps.training.states.deadlines import PASS_CLAIM_TIMEOUT, PASS_SILENT_AFTER
 from fermi.jobs.spec import Observation, Phase
 from tests.apps.attempts import pulse_of
 

@@ -317,7 +317,7 @@ def test_a_heartbeat_with_news_is_not_held() -> None:
 
 def test_a_heartbeat_is_held_no_longer_than_requested(settings: Any) -> None:
     add("gn6-0")
-    settings.WORKER_HEARTBEAT_S = 0.05
+    settings.WORKER_HEARTBEAT_SECONDS = 0.05
     server = Server()
     server.cache.refresh()
     known = Worker.objects.get().generation

@@ -327,7 +327,7 @@ def screen(written: str, columns: int = 80) -> list[list[str]]:
 def test_in_a_terminal_progress_bars_stay_at_the_bottom(
     api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "POLL_S", 0.001)
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     bars(api)
     seen = screen(command("logs", "task-1", "--rank", "all", "--follow").out)
@@ -347,7 +347,7 @@ def test_in_a_terminal_progress_bars_stay_at_the_bottom(
 def test_without_a_terminal_each_state_of_a_bar_is_a_line(
     api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "POLL_S", 0.001)
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0.001)
     bars(api)
     said = command("logs", "task-1", "--rank", "all", "--follow").out.splitlines()
     assert said[:3] == ["[0] begin", "[0] 0: 1%", "[1] 1: \\x1b[31m1%"]

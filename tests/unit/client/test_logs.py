@@ -19,7 +19,7 @@ def lines(attempt: int, cursor: str, *texts: str, end: bool) -> Reply:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "POLL_S", 0.001)
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0.001)
 
 
 def test_a_log_is_read_by_pages(api: FakeApi, fermi: Fermi) -> None:

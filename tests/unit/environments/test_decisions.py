@@ -14,9 +14,9 @@ from apps.environments.states import (
     EnvironmentState,
     list_allowed_actions,
 )
+from apps.environments.states.deadlines import compute_backoff
 from apps.environments.states.decisions import Act, EnvironmentFacts, decide_act
 from apps.environments.states.idleness import IdleFacts, IdleVerdict, compute_stop_time, judge_idle
-from apps.environments.states.limits import compute_backoff
 from apps.environments.states.reasons import CAUSES, EnvironmentReason, make_cause
 from fermi.engines.environments import EnvironmentPhase, EnvironmentStatus
 from fermi.jobs.spec import Cause

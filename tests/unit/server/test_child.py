@@ -14,7 +14,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 def test_a_dead_child_is_restarted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BACKOFF_S", (0.01,))
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", (0.01,))
     child = ChildProcess("web", SLEEP, build_environment())
     child.start()
     child.keep_running()
@@ -64,7 +64,7 @@ def test_a_stopped_child_is_not_restarted() -> None:
 def test_a_restarted_child_starts_without_a_pause_or_warning(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "BACKOFF_S", (3600,))
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", (3600,))
     child = ChildProcess("web", SLEEP, build_environment())
     child.start()
     child.keep_running()
@@ -82,7 +82,7 @@ def test_a_restarted_child_starts_without_a_pause_or_warning(
 def test_a_restart_ends_the_pause_of_a_child_that_keeps_dying(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "BACKOFF_S", (3600,))
+    monkeypatch.setattr(module, "BACKOFF_SECONDS", (3600,))
     script = tmp_path / "part.py"
     script.write_text("a mistake\n")
     child = ChildProcess("web", [sys.executable, script], build_environment())

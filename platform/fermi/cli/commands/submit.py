@@ -21,7 +21,7 @@ from fermi.client.types import ScalingExpectation, ScalingRange, TaskCreated, Ta
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-PREVIEW_TIMEOUT_S = 15.0
+PREVIEW_TIMEOUT_SECONDS = 15.0
 """How long `preview` waits for what environments have installed."""
 CODE_OPTIONS = ("code", "code_env", "git", "revision", "git_secret", "requirements")
 RESOLVED_OPTIONS = ("environments", "spares", "master", "dataset", "model", "script", "module", "args", "project")
@@ -174,7 +174,7 @@ def preview(session: Session, file: str | None, **given: Any) -> int:
 
 def _wait_for_preview(session: Session, request: Any) -> TaskPreview:
     """Return the preview once its environments have been surveyed; after LOOK_S seconds without the surveys."""
-    deadline = time.monotonic() + PREVIEW_TIMEOUT_S
+    deadline = time.monotonic() + PREVIEW_TIMEOUT_SECONDS
     while _is_incomplete(found := session.fermi.tasks.preview(request)) and time.monotonic() < deadline:
         time.sleep(0.5)
     return found

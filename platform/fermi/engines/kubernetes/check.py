@@ -12,8 +12,8 @@ from fermi.engines.check_results import CheckLevel, CheckResult
 from fermi.engines.kubernetes import entry_check, positions, probe
 from fermi.engines.kubernetes.client import KubernetesApiError, KubernetesClient
 from fermi.engines.kubernetes.credentials import KubernetesCredentials
+from fermi.engines.kubernetes.environment_pods import GPU_RESOURCE
 from fermi.engines.kubernetes.permissions import ENVIRONMENT_RULES, PermissionRule, format_rules, iterate_rules
-from fermi.engines.kubernetes.pods import GPU_RESOURCE
 from fermi.jobs import bounds
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Problem

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from fermi.engines.discovery import DiscoveredEnvironment
-from fermi.engines.kubernetes import names, pods
+from fermi.engines.kubernetes import environment_pods, names
 from fermi.engines.kubernetes.client import KubernetesClient
 from fermi.engines.kubernetes.inside import PodEnvironments
 from fermi.engines.kubernetes.mirror import CollectionMirror
@@ -96,13 +96,16 @@ def _build_environments(
 ) -> list[DiscoveredEnvironment]:  # fmt: skip
     """Return the environments by key. A pod says more than the StatefulSet that it belongs to. `objects`: pods of
     environments that the platform makes: it knows them by itself, but they hold GPUs, too."""
-    of_sets = (pod for one in sets.values() for pod in pods.build_set_pods(one))
+    of_sets = (pod for one in sets.values() for pod in environment_pods.build_set_pods(one))
     known = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in of_sets} | dict(pods_by_key)
     own = {key for key, pod in known.items() if names.ENVIRONMENT_ID in (pod["metadata"].get("labels") or {})}
-    held = pods.count_held_gpus({**known, **objects}.values())
-    found = (pods.read_environment(known[key], nodes, devices, project) for key in sorted(known.keys() - own))
+    held = environment_pods.count_held_gpus({**known, **objects}.values())
+    found = (
+        environment_pods.read_environment(known[key], nodes, devices, project) for key in sorted(known.keys() - own)
+    )
     return [
-        replace(one, engine=pods.add_gpu_counts(one.engine, nodes.get(f"/{one.host}") or {}, held)) for one in found
+        replace(one, engine=environment_pods.add_gpu_counts(one.engine, nodes.get(f"/{one.host}") or {}, held))
+        for one in found
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fermi.engines.check_results import CheckLevel, CheckResult
 from fermi.engines.discovery import DiscoveredEnvironment
-from fermi.engines.kubernetes import names, pods
+from fermi.engines.kubernetes import environment_pods, names
 from fermi.engines.kubernetes.client import KubernetesApiError, KubernetesClient
 from fermi.engines.kubernetes.gang import Object
 from fermi.engines.kubernetes.inside import PodEnvironments
@@ -45,7 +45,7 @@ def _find_running(
         if refused.status != 403:
             raise
         return None
-    seen = ((pod, pods.read_environment(pod, {}, lambda *_: 0, "")) for pod in items)
+    seen = ((pod, environment_pods.read_environment(pod, {}, lambda *_: 0, "")) for pod in items)
     return next(((pod, one) for pod, one in seen if one.running), None)
 
 

@@ -16,7 +16,7 @@ from fermi.engines import bundle
 from fermi.engines.environments import EnvironmentSpec
 from fermi.engines.kubernetes import module_configmap, names, volumes
 from fermi.engines.kubernetes.causes import HOSTNAME_LABEL
-from fermi.engines.kubernetes.pods import EMULATED, PRODUCT, ZONE
+from fermi.engines.kubernetes.environment_pods import EMULATED, PRODUCT, ZONE
 from fermi.engines.kubernetes.render import (
     CONTAINER_SECURITY,
     DEFAULT_GPU_RESOURCE,

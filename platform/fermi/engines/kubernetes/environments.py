@@ -37,7 +37,7 @@ from fermi.engines.environments import (
     parse_activity,
     parse_cause,
 )
-from fermi.engines.kubernetes import causes, module_configmap, names, pods
+from fermi.engines.kubernetes import causes, environment_pods, module_configmap, names
 from fermi.engines.kubernetes.channels import PortForwardStream
 from fermi.engines.kubernetes.client import (
     MERGE_PATCH,
@@ -116,7 +116,7 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
             return []
         wanted, found = format_disk_size(spec), there["spec"]["resources"]["requests"]["storage"]
         params = {"wanted": wanted, "found": found, "storageClass": there["spec"].get("storageClassName") or "–"}
-        if pods.parse_quantity(wanted) < pods.parse_quantity(found):
+        if environment_pods.parse_quantity(wanted) < environment_pods.parse_quantity(found):
             return [Problem("diskGb", "DISK_CANNOT_SHRINK", params)]
         try:
             self._set_size(spec.id, wanted, dryRun="All")
@@ -133,7 +133,7 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
             nodes = self.client.get("/api/v1/nodes")["items"]
         except BackendError:
             return None
-        return {zone for node in nodes if (zone := (node["metadata"].get("labels") or {}).get(pods.ZONE))}
+        return {zone for node in nodes if (zone := (node["metadata"].get("labels") or {}).get(environment_pods.ZONE))}
 
     def render(self, spec: EnvironmentSpec) -> Rendered:
         return render(spec, self.connection)
@@ -200,7 +200,9 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
         name = obj["metadata"]["name"]
         there = self.client.get(self.client.path("PersistentVolumeClaim", name))
         wanted = obj["spec"]["resources"]["requests"]["storage"]
-        if pods.parse_quantity(wanted) > pods.parse_quantity(there["spec"]["resources"]["requests"]["storage"]):
+        if environment_pods.parse_quantity(wanted) > environment_pods.parse_quantity(
+            there["spec"]["resources"]["requests"]["storage"]
+        ):
             try:
                 self._set_size(name, wanted)
             except KubernetesApiError as refused:
@@ -318,7 +320,9 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
             if not (engine := seen.facts.get("engine")):
                 return one.name, seen
             node = self._node(str(engine.get("node") or ""))
-            return one.name, replace(seen, facts={**seen.facts, "engine": pods.add_gpu_counts(engine, node, held)})
+            return one.name, replace(
+                seen, facts={**seen.facts, "engine": environment_pods.add_gpu_counts(engine, node, held)}
+            )
 
         return dict(self.client.together(read_status, handles))
 
@@ -353,7 +357,7 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
     def _facts(self, pod: Object) -> dict[str, Any]:
         """Return the facts of a pod, with the zone of its node."""
         facts, node = _build_facts(pod), self._node(str((pod.get("spec") or {}).get("nodeName") or ""))
-        zone = ((node.get("metadata") or {}).get("labels") or {}).get(pods.ZONE)
+        zone = ((node.get("metadata") or {}).get("labels") or {}).get(environment_pods.ZONE)
         return {**facts, "zone": zone} if zone else facts
 
     def _node(self, name: str) -> Object:
@@ -369,16 +373,16 @@ class KubernetesEnvironmentBackend(EnvironmentBackend):
             self._nodes[name] = time.monotonic(), found
         return found
 
-    def _held(self, own_pods: Iterable[Object]) -> pods.HeldGpus:
+    def _held(self, own_pods: Iterable[Object]) -> environment_pods.HeldGpus:
         """Return how many GPUs dev environments hold: these, and those that other tools have made."""
         mine = {pod["metadata"]["uid"]: pod for pod in own_pods}
-        if not any(pods.count_held_gpus(mine.values()).values()):
+        if not any(environment_pods.count_held_gpus(mine.values()).values()):
             return {}
         at, others = self._others
         if time.monotonic() - at > GPU_CACHE_SECONDS:
             others = [pod for namespace in self.client.namespaces for pod in self._discovered(namespace)]
             self._others = time.monotonic(), others
-        return pods.count_held_gpus(({pod["metadata"]["uid"]: pod for pod in others} | mine).values())
+        return environment_pods.count_held_gpus(({pod["metadata"]["uid"]: pod for pod in others} | mine).values())
 
     def _discovered(self, namespace: str) -> list[Object]:
         query = {"labelSelector": self.connection.get("selector") or names.DEV_ENVIRONMENTS}
@@ -571,7 +575,7 @@ def _parse_termination_cause(message: str) -> Cause | None:
 def _build_facts(pod: Object) -> dict[str, Any]:
     """Return the facts of a pod as of a discovered one, so that training pods run beside it; of its mounts the disk
     alone is theirs, too."""
-    seen = pods.read_environment(pod, {}, lambda *_: 0, "")
+    seen = environment_pods.read_environment(pod, {}, lambda *_: 0, "")
     engine = dict(seen.engine)
     for name in ("volumes", "volumeMounts"):
         engine[name] = [one for one in engine.get(name) or [] if one["name"] == DISK_VOLUME]

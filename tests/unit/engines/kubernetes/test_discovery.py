@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fermi.engines.discovery import DiscoveredEnvironment
-from fermi.engines.kubernetes import mirror, pods, survey
+from fermi.engines.kubernetes import environment_pods, mirror, survey
 from fermi.engines.kubernetes.discover import follow
 from fermi.jobs.errors import BackendError
 from tests.fakes.kubernetes import HOME, Exits, FakeCluster, Sleeps, Waits
@@ -114,14 +114,16 @@ def test_an_environment_has_the_limits_of_its_own_container(resources: dict[str,
         spec = {"nodeName": "node-a", "containers": containers}
         notes = {"kubectl.kubernetes.io/default-container": "dev"}
         meta = {"name": "dev", "namespace": "n", "annotations": notes}
-        one = pods.read_environment({"metadata": meta, "spec": spec}, nodes, lambda *_: 0, "p")
+        one = environment_pods.read_environment({"metadata": meta, "spec": spec}, nodes, lambda *_: 0, "p")
         assert (one.cpu_cores, one.memory_gb, one.image) == (*size, "training:1")
 
 
 def test_a_sidecar_is_not_taken_for_the_environment() -> None:
     sidecar, main = {"name": "proxy", "image": "p"}, {"name": "dev", "image": "i", "resources": {"limits": GPU}}
     meta = {"name": "dev", "namespace": "n"}
-    one = pods.read_environment({"metadata": meta, "spec": {"containers": [sidecar, main]}}, {}, lambda *_: 0, "p")
+    one = environment_pods.read_environment(
+        {"metadata": meta, "spec": {"containers": [sidecar, main]}}, {}, lambda *_: 0, "p"
+    )
     assert (one.image, one.gpu_count) == ("i", 1)
 
 
@@ -135,7 +137,7 @@ def test_a_pods_network_adapter_settings_are_taken_over() -> None:
         "securityContext": {"capabilities": {"add": ["IPC_LOCK", "SYS_ADMIN"]}},
     }  # fmt: skip
     spec = {"containers": [main], "runtimeClassName": "nvidia"}
-    found = pods.read_environment(
+    found = environment_pods.read_environment(
         {"metadata": {"name": "d", "namespace": "n"}, "spec": spec}, {}, lambda *_: 0, "p"
     ).engine
     assert (found["imagePullPolicy"], found["runtimeClassName"]) == ("Never", "nvidia")
@@ -333,4 +335,4 @@ def test_an_idle_cluster_gets_no_requests(two_nodes: FakeCluster, seen: Seen) ->
     ("text", "value"), [("2", 2), ("500m", 0.5), ("2Gi", 2**31), ("1e3", 1000), ("128974848", 128974848), ("x", 0)]
 )
 def test_quantities_are_parsed_as_numbers(text: str, value: float) -> None:
-    assert pods.parse_quantity(text) == value
+    assert environment_pods.parse_quantity(text) == value

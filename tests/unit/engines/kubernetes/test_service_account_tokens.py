@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from fermi import export
-from fermi.engines.kubernetes import pods, probe
+from fermi.engines.kubernetes import environment_pods, probe
 from fermi.planning import plugins
 from tests.unit.engines.kubernetes.test_render import CONNECTIONS, DATA, document_job
 
@@ -85,6 +85,8 @@ def test_a_dev_pods_token_is_not_taken_over() -> None:
         "volumes": [{"name": "kube-api-access-x7k2p", "projected": {"sources": [token]}},
                     {"name": "home", "emptyDir": {}}],
     }  # fmt: skip
-    engine = pods._build_engine(spec, container, {"name": "dev", "namespace": "research"}, "nvidia.com/gpu", [], {})
+    engine = environment_pods._build_engine(
+        spec, container, {"name": "dev", "namespace": "research"}, "nvidia.com/gpu", [], {}
+    )
     assert [mount["mountPath"] for mount in engine["volumeMounts"]] == ["/home/ada"]
     assert "serviceAccountToken" not in str(engine)

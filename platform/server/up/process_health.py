@@ -13,14 +13,14 @@ from fermi.runner import files
 from server.up import console, limits, watchdog
 from server.up.child import ChildProcess
 from server.up.pidfile import PlatformProcess
-from server.up.watchdog import MAX_STALL_S, Watchdog
+from server.up.watchdog import MAX_STALL_SECONDS, Watchdog
 
-CHECK_INTERVAL_S = 5.0
-GRACE_S = 15.0
+CHECK_INTERVAL_SECONDS = 5.0
+GRACE_SECONDS = 15.0
 """Seconds from the request to end until a process that hangs is killed."""
-NOTE_LIFETIME_S = 3600.0
+NOTE_LIFETIME_SECONDS = 3600.0
 """How long a note is kept after its cause has gone, in seconds."""
-REPLACE_PAUSE_S = 60.0, 3600.0
+REPLACE_PAUSE_SECONDS = 60.0, 3600.0
 """Seconds between two replacements of a process that is changed again and again: the first pause, which doubles, and
 the longest."""
 SUPERVISOR_NAME = "make up"
@@ -52,10 +52,10 @@ class ProcessSupervision:
         self._written: list[dict[str, Any]] | None = None
 
     def check_children(self, children: Sequence[ChildProcess]) -> None:
-        """Check all children; to be called every CHECK_INTERVAL_S. Where this process itself was stopped for longer,
-        the extra time does not count as silence of the children."""
+        """Check all children; to be called every CHECK_INTERVAL_SECONDS. Where this process itself was stopped for
+        longer, the extra time does not count as silence of the children."""
         at = time.monotonic()
-        passed, self._at = min(at - self._at, 2 * CHECK_INTERVAL_S), at
+        passed, self._at = min(at - self._at, 2 * CHECK_INTERVAL_SECONDS), at
         now = limits.read_process_settings(self._pid)
         unchanged = True
         for child in children:
@@ -63,7 +63,7 @@ class ProcessSupervision:
                 continue
             subject = self._subjects.get(child.name)
             if subject is None or subject.process != process:
-                patience = MAX_STALL_S.get(child.name.partition("-")[0], max(MAX_STALL_S.values()))
+                patience = MAX_STALL_SECONDS.get(child.name.partition("-")[0], max(MAX_STALL_SECONDS.values()))
                 subject = self._subjects[child.name] = _WatchedProcess(process, Watchdog(patience))
             if not subject.is_ending:
                 self._judge(child, subject, passed)
@@ -92,7 +92,7 @@ class ProcessSupervision:
         subject.reported = (subject.reported - {"PROCESS_STOPPED"}) | ({code} if code else set())
         if verdict and verdict.ends:
             subject.is_ending = True
-            child.replace(GRACE_S)
+            child.replace(GRACE_SECONDS)
 
     def _compare(
         self, child: ChildProcess, subject: _WatchedProcess, changed: dict[str, tuple[str, str]], at: float
@@ -107,11 +107,11 @@ class ProcessSupervision:
         if "PROCESS_CHANGED" not in subject.reported:
             console.print_line(said, fault=True)
             subject.reported.add("PROCESS_CHANGED")
-        not_before, pause = self._pauses.get(child.name, (0.0, REPLACE_PAUSE_S[0]))
+        not_before, pause = self._pauses.get(child.name, (0.0, REPLACE_PAUSE_SECONDS[0]))
         if at >= not_before:
-            self._pauses[child.name] = at + pause, min(2 * pause, REPLACE_PAUSE_S[1])
+            self._pauses[child.name] = at + pause, min(2 * pause, REPLACE_PAUSE_SECONDS[1])
             subject.is_ending = True
-            child.replace(GRACE_S)
+            child.replace(GRACE_SECONDS)
 
     def _note_changed(self, name: str, changed: dict[str, tuple[str, str]]) -> str:
         what = "; ".join(f"{key} = {found} ({wanted})" for key, (found, wanted) in sorted(changed.items()))
@@ -123,7 +123,7 @@ class ProcessSupervision:
         return " ".join(filter(None, messages.render_text(code, "en", process=name, **params)))
 
     def _write(self) -> None:
-        oldest = time.time() - NOTE_LIFETIME_S
+        oldest = time.time() - NOTE_LIFETIME_SECONDS
         self._notes = {
             key: note
             for key, note in self._notes.items()

@@ -14,7 +14,7 @@ from apps.accounts.models import User
 from apps.common.asgi import Scope, get_header
 from apps.common.errors import ApiError
 from apps.proxy import headers
-from apps.proxy.sessions import Authorization
+from apps.proxy.authorizations import Authorization
 
 
 @dataclass(frozen=True, slots=True)

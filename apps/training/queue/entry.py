@@ -12,7 +12,7 @@ from apps.training.core.engine_access import get_backend, resolve_run_locations
 from apps.training.models import Drill, Preflight, Task
 from apps.training.queue import limits, scheduling_pass
 from apps.training.states import ACTIVE_STATES, TaskState
-from apps.training.states.limits import PAUSED_RECONCILE_INTERVAL, QUEUED_RECONCILE_INTERVAL, RECONCILE_INTERVALS
+from apps.training.states.deadlines import PAUSED_RECONCILE_INTERVAL, QUEUED_RECONCILE_INTERVAL, RECONCILE_INTERVALS
 from apps.training.states.reasons import TaskReason
 from fermi.jobs.spec import JobSpec
 

@@ -15,9 +15,9 @@ from django.test import Client
 
 from fermi.runner import processes
 from server import paths
-from server.up import limits, supervision, watchdog
+from server.up import limits, process_health, watchdog
 from server.up.child import ChildProcess, build_environment
-from server.up.supervision import ProcessSupervision
+from server.up.process_health import ProcessSupervision
 from tests.polling import until
 
 PART = """
@@ -43,7 +43,7 @@ def notes(tmp_path: Path) -> Path:
 @pytest.fixture
 def begin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ChildProcess]]:
     """A child of that name, which answers."""
-    monkeypatch.setattr(supervision, "GRACE_S", 0.1)
+    monkeypatch.setattr(process_health, "GRACE_SECONDS", 0.1)
     children: list[ChildProcess] = []
 
     def begin(name: str, how: str = "") -> ChildProcess:
@@ -78,7 +78,7 @@ def test_a_process_with_blocked_threads_is_restarted(
     begin: Any, notes: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Also where it does not end when it is asked to."""
-    monkeypatch.setitem(watchdog.MAX_STALL_S, "web", 1.0)
+    monkeypatch.setitem(watchdog.MAX_STALL_SECONDS, "web", 1.0)
     child, found = begin("web", "deaf"), ProcessSupervision(os.getpid(), notes)
     child.process.signal(signal.SIGUSR1)
     until(replaced(found, child), what="it was replaced")
