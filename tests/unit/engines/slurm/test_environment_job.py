@@ -63,8 +63,10 @@ def one(state: str, *flags: str, **more: Any) -> SlurmJob:
     return SlurmJob(values.pop("id", 7), 7, "fermi-environment:env-1-2", state, frozenset(flags), **values)
 
 
-def make_run_files(told: dict[str, Any] | None = None, **more: Any) -> RunFiles:
-    return RunFiles(**{"there": True, "submitted": 7, "begun": 7 if told else 0, "told": told or {}, **more})
+def make_run_files(status: dict[str, Any] | None = None, **more: Any) -> RunFiles:
+    return RunFiles(
+        **{"exists": True, "submitted": 7, "begun": 7 if status else 0, "daemon_status": status or {}, **more}
+    )
 
 
 TABLE: list[tuple[str, RunFiles, tuple[SlurmJob, ...], tuple[str, bool | None, str]]] = [
