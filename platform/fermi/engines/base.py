@@ -74,7 +74,8 @@ class Backend(ABC):
         super().__init_subclass__(**kwargs)
         for former in FORMER_NAMES.keys() & vars(cls).keys():
             present = FORMER_NAMES[former]
-            warnings.warn(f"{cls.__qualname__}.{former} is {present} now; the former name goes soon", FutureWarning, 3)
+            text = f"{cls.__qualname__}.{former} is {present} now; the former name is removed in the next release"
+            warnings.warn(text, FutureWarning, 3)
             if present not in vars(cls):
                 setattr(cls, present, vars(cls)[former])
 
