@@ -49,7 +49,7 @@ def a_task(project: Project, cluster: Cluster, key: str, state: TaskState = Task
     return Task.objects.create(**{**values, **changes})
 
 
-def hold(task: Task, *environments: str) -> None:
+def lease_environments(task: Task, *environments: str) -> None:
     for number, key in enumerate(environments):
         Lease.objects.create(environment_id=key, holder=task.pk, since=now() - LONG_AGO)
         Node.objects.create(
@@ -76,7 +76,7 @@ def by_key(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_gpus_are_counted_by_zone_type_project_and_user(
     project: Project, cluster: Cluster, colleague: Api, owner: Api, admin: Api, stranger: Api
 ) -> None:
-    hold(a_task(project, cluster, "task-a"), "env-001", "env-003")
+    lease_environments(a_task(project, cluster, "task-a"), "env-001", "env-003")
     DevEnvironment.objects.filter(pk="env-002").update(cordoned=True)
     told = admin.get("/overview").data
     there = sum(DevEnvironment.objects.values_list("gpu_count", flat=True))
@@ -115,7 +115,7 @@ def measure(environment: str, moment: datetime, seconds: float, **values: float)
 def test_a_gpu_without_use_for_ten_minutes_is_idle_and_without_measurements_unknown(
     project: Project, cluster: Cluster, admin: Api
 ) -> None:
-    hold(a_task(project, cluster, "task-a"), "env-001", "env-002", "env-003")
+    lease_environments(a_task(project, cluster, "task-a"), "env-001", "env-002", "env-003")
     DevEnvironment.objects.update(
         created_at=now() - timedelta(hours=2)
     )  # the stretch may have begun in the hour before
@@ -142,7 +142,7 @@ def test_only_its_project_sees_who_holds_a_shared_machine(
     project: Project, cluster: Cluster, colleague: Api, stranger: Api
 ) -> None:
     DevEnvironment.objects.filter(pk="env-001").update(shared=True)
-    hold(a_task(project, cluster, "task-a"), "env-001")
+    lease_environments(a_task(project, cluster, "task-a"), "env-001")
     told = stranger.get("/overview").data
     assert (told["gpus"]["total"], told["gpus"]["held"]) == (2, 2)
     assert [(row["key"], row["held"]) for row in told["people"]] == [("", 2)]
@@ -267,7 +267,7 @@ def test_alerts_are_counted_by_kind_and_paged_without_gaps(
         )
         for number in range(68)
     )  # fmt: skip
-    hold(a_task(project, cluster, "task-a"), "env-004", "env-001")  # the first of them is stopped
+    lease_environments(a_task(project, cluster, "task-a"), "env-004", "env-001")  # the first of them is stopped
     DevEnvironment.objects.filter(pk="env-002").update(cordoned=True)
     a_task(project, cluster, "task-late", TaskState.QUEUED)
     a_task(project, cluster, "task-soon", TaskState.QUEUED, state_since=now())
@@ -310,8 +310,8 @@ def test_a_member_may_filter_alerts_to_their_own_tasks(
     project: Project, cluster: Cluster, admin: Api, owner: Api, colleague: Api
 ) -> None:
     mine, others = {"owner": colleague.user}, {"owner": owner.user}
-    hold(a_task(project, cluster, "task-a", **mine), "env-001")
-    hold(a_task(project, cluster, "task-b", **others), "env-003")
+    lease_environments(a_task(project, cluster, "task-a", **mine), "env-001")
+    lease_environments(a_task(project, cluster, "task-b", **others), "env-003")
     for task in ("task-a", "task-b"):
         Finding.objects.create(
             task_id=task, attempt=0, code="HANG_SUSPECTED", level="warn", since=now(),
@@ -358,7 +358,7 @@ def test_hourly_use_is_booked_once_and_summed_for_a_month(
     DevEnvironment.objects.update(created_at=now() - timedelta(days=9))
     there = sum(DevEnvironment.objects.values_list("gpu_count", flat=True))
     hour = now().replace(minute=0, second=0, microsecond=0)
-    hold(a_task(project, cluster, "task-a"), "env-001")
+    lease_environments(a_task(project, cluster, "task-a"), "env-001")
     Lease.objects.update(since=hour - timedelta(minutes=30))
     Usage.objects.create(
         task="task-b", task_name="b", kind="training", project=project, owner="o", environment_id="env-005",
@@ -395,7 +395,7 @@ def test_overview_queries_do_not_grow_with_rows(project: Project, cluster: Clust
         DevEnvironment.objects.create(
             pk=f"env-x{number}", name=f"x{number}", project=project, cluster=cluster, zone=zone
         )
-        hold(task, f"env-x{number}")
+        lease_environments(task, f"env-x{number}")
         failed_attempt(task, 1, "NODE_LOST", node=f"env-x{number}", evidence="silent")
         a_task(
             project,

@@ -30,7 +30,7 @@ def waits(api: Api, name: str, *environments: str, **changes: Any) -> str:
     return task_id
 
 
-def hold(task_id: str, *environments: str, **fields: Any) -> None:
+def mark_running(task_id: str, *environments: str, **fields: Any) -> None:
     """The task has these environments and runs."""
     Task.objects.filter(pk=task_id).update(state=TaskState.RUNNING, in_line_at=None, **fields)
     for key in environments:
@@ -42,7 +42,7 @@ def order(api: Api) -> list[str]:
 
 
 def test_the_queue_shows_user_reason_and_waiting_time(colleague: Api, viewer: Api) -> None:
-    hold(waits(colleague, "holder", "env-001"), "env-001")
+    mark_running(waits(colleague, "holder", "env-001"), "env-001")
     first, second = waits(colleague, "first", "env-001"), waits(colleague, "second", "env-001")
     found = viewer.get("/queue").data
     assert (found["total"], found["page"], found["pageSize"]) == (2, 1, 20)
@@ -93,8 +93,8 @@ def test_a_task_shows_what_is_kept_for_it_and_when_it_starts(
         waits(colleague, "bounded", "env-001", maxRunSeconds=3600),
         waits(colleague, "endless", "env-003"),
     )
-    hold(bounded, "env-001")
-    hold(endless, "env-003")
+    mark_running(bounded, "env-001")
+    mark_running(endless, "env-003")
     both, one = waits(colleague, "both", "env-001", "env-003"), waits(colleague, "one", "env-001")
     found = viewer.get(f"/training-tasks/{both}/queue").data
     assert (found["number"], found["of"], found["begins"]) == (1, 2, None)
@@ -126,7 +126,7 @@ def test_a_task_shows_what_is_kept_for_it_and_when_it_starts(
 
 def test_a_task_shows_when_others_are_preempted_for_it(colleague: Api, viewer: Api) -> None:
     holder = waits(colleague, "holder", "env-005", preemptible=True, maxRunSeconds=36_000)
-    hold(holder, "env-005")
+    mark_running(holder, "env-005")
     high = waits(colleague, "high", "env-005", priority="high")
     found = viewer.get(f"/training-tasks/{high}/queue").data
     begins = Lease.objects.get(environment_id="env-005").since + timedelta(
@@ -143,7 +143,7 @@ def test_estimates_use_past_runs_and_list_changes_that_would_start_it_now(collea
     Task.objects.filter(pk=old).update(state=TaskState.SUCCEEDED, in_line_at=None, due_at=None, ended_at=end)
     begun = end - timedelta(hours=2)
     Attempt.objects.create(task_id=old, number=1, master_port=29500, created_at=begun, ended_at=end)
-    hold(holder, "env-005")
+    mark_running(holder, "env-005")
     wide = waits(colleague, "wide", "env-001")
     select = {"gpus_per_node": 8, "nodes": 1, "gpu_types": ["A100"]}
     Task.objects.filter(pk=wide).update(select=select)
@@ -238,8 +238,8 @@ def test_the_timeline_shows_past_present_and_planned_holders(
 ) -> None:
     moment = now()
     past, holder = waits(colleague, "past", "env-001"), waits(colleague, "holder", "env-001", maxRunSeconds=3600)
-    hold(past, "env-002")
-    hold(holder, "env-001")
+    mark_running(past, "env-002")
+    mark_running(holder, "env-001")
     for key, since, task in (("env-001", 5, past), ("env-001", 30, past), ("env-002", 0, past)):
         Usage.objects.create(
             task=task, task_name="past", kind="training", project=project, owner="colleague", environment_id=key,

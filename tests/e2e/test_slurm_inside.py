@@ -74,7 +74,7 @@ def ended(engine: OnSlurm, handle: Handle) -> Observation:
 # Environments that the platform made ------------------------------------------------------------------------------
 
 
-def keep(engine: OnSlurm, slurm: Slurm, name: str, run: int = 1) -> Kept:
+def make_kept_environment(engine: OnSlurm, slurm: Slurm, name: str, run: int = 1) -> Kept:
     """An environment that holds all of a machine."""
     values = {**slurm.connection, **slurm.commands, "python": sys.executable, "reads": [str(Path(sys.prefix).parent)]}
     hosting = environments.SlurmEnvironmentBackend({"data_dir": str(engine.scratch / "data"), **values})
@@ -115,7 +115,7 @@ def outside(slurm: Slurm, tmp_path: Path) -> Iterator[OnSlurm]:
 def test_a_full_machine_trains_inside_with_the_environments_resources(outside: OnSlurm, slurm: Slurm) -> None:
     """With its files, home, processors and GPUs; the job is not another one, and goes on when the task is stopped. The
     next run of the environment has another number, and the next attempt finds it."""
-    kept = keep(outside, slurm, "env-a")
+    kept = make_kept_environment(outside, slurm, "env-a")
     write(outside, kept, "tells.py", TELLS)
     job = job_in(outside, node_of(kept), run_in="environment")
     allocation = kept.read_status().facts["engine"]["allocation"]
@@ -142,14 +142,14 @@ def test_a_full_machine_trains_inside_with_the_environments_resources(outside: O
     third = outside.handle(replace(job, attempt=3))
     with pytest.raises(BackendError, match="INSIDE_NOT_RUNNING"):
         outside.submit(replace(job, attempt=3))
-    again = keep(outside, slurm, "env-a", run=2)
+    again = make_kept_environment(outside, slurm, "env-a", run=2)
     outside.submit(replace(job, attempt=3))
     ready(outside, third, "{")
     assert json.loads(outside.log(third, 0))["SLURM_JOB_ID"] == str(again.read_status().facts["engine"]["allocation"])
 
 
 def test_run_locations_have_reasons(outside: OnSlurm, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
-    node = replace(node_of(keep(outside, slurm, "env-b")), emulated=False)
+    node = replace(node_of(make_kept_environment(outside, slurm, "env-b")), emulated=False)
     job = replace(outside.job("ok", (2,)), nodes=(node,), master=node.id)
     chosen, problems = run_location.choose_run_locations(job, outside.backend.find_run_locations(job))
     assert (chosen.nodes[0].way, problems) == (
@@ -171,7 +171,7 @@ def test_run_locations_have_reasons(outside: OnSlurm, slurm: Slurm, monkeypatch:
 
 def test_a_kernel_sets_only_the_ranks_interpreter(outside: OnSlurm, slurm: Slurm) -> None:
     """Members can write to it: the node runner never runs it."""
-    kept = keep(outside, slurm, "env-c")
+    kept = make_kept_environment(outside, slurm, "env-c")
     home = outside.scratch / "data" / "slurm-environments" / "env-c" / "home"
     python = home / "own" / "python"
     python.parent.mkdir()
@@ -194,7 +194,7 @@ def test_a_kernel_sets_only_the_ranks_interpreter(outside: OnSlurm, slurm: Slurm
 
 def test_packages_installed_in_an_environment_are_imported_inside(outside: OnSlurm, slurm: Slurm) -> None:
     """By `pip install` in its terminal; the cluster's interpreter has not got it."""
-    kept = keep(outside, slurm, "env-e")
+    kept = make_kept_environment(outside, slurm, "env-e")
     wheel = make_wheel(outside.scratch / "data" / "slurm-environments" / "env-e" / "workspace")
     done = kept.run("python", "-m", "pip", "install", "--no-index", str(wheel))
     assert done.code == 0, (done, kept.log())
@@ -210,7 +210,7 @@ def test_packages_installed_in_an_environment_are_imported_inside(outside: OnSlu
 
 def test_environments_are_entered_through_envd_or_a_step(outside: OnSlurm, engine: InAllocations, slurm: Slurm) -> None:
     offered = engine.job("ok", (1,)).nodes[0]
-    for node in (offered, node_of(keep(outside, slurm, "env-d"))):
+    for node in (offered, node_of(make_kept_environment(outside, slurm, "env-d"))):
         with outside.backend.enter(node) as session:
             assert session.request("survey")["user"] == os.getuid()
     with pytest.raises(BackendError, match="INSIDE_NOT_HERE"):

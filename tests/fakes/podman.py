@@ -101,7 +101,7 @@ def run(rest: list[str]) -> None:
         refuse(126, f"setting up CDI devices: unresolvable CDI devices {options['--device'][0]}")
     pid = os.fork()
     if pid == 0:
-        keep(mounts["/fermi/run"], mounts["/fermi/told"])
+        run_fake_daemon(mounts["/fermi/run"], mounts["/fermi/told"])
     labels = dict(one.partition("=")[::2] for one in options["--label"])
     (STATE / f"{name}.container").write_text(json.dumps({"pid": pid, "labels": labels}))
 
@@ -121,7 +121,7 @@ def parse(words: list[str]) -> tuple[dict[str, list[str]], list[str]]:
     return options, words
 
 
-def keep(inside: Path, told: Path) -> None:
+def run_fake_daemon(inside: Path, told: Path) -> None:
     os.setsid()
     for stream in (0, 1, 2):
         os.dup2(os.open(os.devnull, os.O_RDWR), stream)

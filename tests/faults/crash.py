@@ -105,10 +105,10 @@ def make_world() -> None:
     )  # fmt: skip
     for node in nodes:
         DevEnvironment.objects.create(id=node.id, name=node.name, project=project, cluster=cluster, zone=zone)
-    add(elastic_sizes.set_full_size(job), preemptible=True, min_run_seconds=0)
+    add_task(elastic_sizes.set_full_size(job), preemptible=True, min_run_seconds=0)
 
 
-def add(job: spec.JobSpec, **changes: Any) -> None:
+def add_task(job: spec.JobSpec, **changes: Any) -> None:
     project, user, cluster = Project.objects.get(), User.objects.get(), Cluster.objects.get()
     version, model = DatasetVersion.objects.get(), Model.objects.get()
     task = Task.objects.create(
@@ -126,10 +126,10 @@ def add_urgent() -> None:
     job = spec.JobSpec.from_json(Task.objects.get().spec)
     entrypoint = replace(job.entrypoint, args=("succeed", f"{STARTS}.urgent"))
     folder = str(DATA / "checkpoints" / "task-y")
-    add(replace(job, task_id="task-y", entrypoint=entrypoint, checkpoint_dir=folder), priority=100)
+    add_task(replace(job, task_id="task-y", entrypoint=entrypoint, checkpoint_dir=folder), priority=100)
 
 
-def live(seconds: float) -> None:
+def sweep_until_final(seconds: float) -> None:
     """The sweep, as beat would have it, until the task is final."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -173,7 +173,7 @@ def die_at(line: int) -> None:
     sys.settrace(trace)
 
 
-def in_child(work: Any) -> int:
+def run_in_child(work: Any) -> int:
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -185,19 +185,19 @@ def in_child(work: Any) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def printed() -> int:
+def list_printed() -> int:
     """A rank may be ended between its start and its line."""
     return sum(log.read_text().count('{"step"') for log in (DATA / "logs").rglob("*.log"))
 
 
-def strays() -> list[str]:
+def list_strays() -> list[str]:
     if not KUBECONFIG:
         return list_running_attempts(DATA)
     pods = KubernetesClient(CONNECTION).get("/api/v1/namespaces/fermi/pods")["items"]
     return [pod["metadata"]["name"] for pod in pods if pod["status"]["phase"] not in ("Succeeded", "Failed")]
 
 
-def clear() -> None:
+def clear_life() -> None:
     """Nothing of a life is left for the next one, which has the same names."""
     if not KUBECONFIG:
         stop_everything(DATA, 0.0)
@@ -209,13 +209,13 @@ def clear() -> None:
         time.sleep(0.05)
 
 
-def overlaps() -> int:
+def count_overlaps() -> int:
     """How often the ledger says that an environment was held by two, or twice."""
     rows = Usage.objects.order_by("environment", "since").values_list("environment", "since", "until")
     return sum(one[0] == other[0] and other[1] < one[2] for one, other in pairwise(rows))
 
 
-def unbooked() -> list[str]:
+def list_unbooked_attempts() -> list[str]:
     """Attempts during which the ledger does not have the master's environment all the time."""
     rows = Usage.objects.filter(environment="env-1")
     held = {
@@ -225,7 +225,7 @@ def unbooked() -> list[str]:
     return [attempt.name for attempt, found in held.items() if not found.exists()]
 
 
-def uneven() -> int:
+def list_uneven_rows() -> int:
     """Rows of the ledger whose parts are not what was held."""
     return sum(
         abs(sum(getattr(row, part) for part in PART_NAMES) - (row.until - row.since).total_seconds()) > 1e-3
@@ -243,11 +243,11 @@ def report(line: int, code: int) -> None:
                 "line": line, "place": (SCRATCH / "place").read_text(), "code": code, "state": task.state,
                 "urgent": Counter(urgent.read_text(encoding="utf-8").split()) if urgent.exists() else {},
                 "others": list(Task.objects.exclude(pk="task-x").values_list("state", flat=True)),
-                "overlaps": overlaps(), "unbooked": unbooked(), "uneven": uneven(),
+                "overlaps": count_overlaps(), "unbooked": list_unbooked_attempts(), "uneven": list_uneven_rows(),
                 "reason": task.reason, "attempt": task.attempt, "starts": starts,
                 "finals": Event.objects.filter(task=task, code=f"STATE_{task.state.upper()}").count(),
                 "resized": Event.objects.filter(code="RESIZED").count(),
-                "points": MetricPoint.objects.count(), "printed": printed(), "strays": strays(),
+                "points": MetricPoint.objects.count(), "printed": list_printed(), "strays": list_strays(),
                 "leases": Lease.objects.count() + PortLease.objects.count(),
                 "seen": list(task.attempts.values_list("seen", flat=True)),
             }
@@ -270,12 +270,12 @@ def main() -> None:
 
         def until_death(k: int = line) -> None:
             die_at(k)
-            live(60)
+            sweep_until_final(60)
 
-        code = in_child(until_death)
-        in_child(lambda: live(60))
+        code = run_in_child(until_death)
+        run_in_child(lambda: sweep_until_final(60))
         report(line, code)
-        in_child(clear)
+        run_in_child(clear_life)
         line += EVERY
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from tests.faults.catalogue import registry, trial
-from tests.faults.catalogue.__main__ import each
+from tests.faults.catalogue.__main__ import run_each
 from tests.faults.catalogue.lab import FaultLab
 from tests.faults.catalogue.trial import Result
 
@@ -22,9 +22,9 @@ HEALTHY = "evaluation_by_one"
 def played() -> Iterator[dict[str, Result]]:
     """All at once: most of the time they wait."""
     with FaultLab() as fault_lab:
-        todo = [partial(trial.fault, fault_lab, name, registry.fault(name)) for name in QUICK]
-        [(name, run)] = registry.healthy(1, [HEALTHY])
-        yield {one.name: one for one in each([partial(trial.healthy, fault_lab, name, run), *todo], 5)}
+        todo = [partial(trial.try_fault, fault_lab, name, registry.load_fault(name)) for name in QUICK]
+        [(name, run)] = registry.choose_healthy_runs(1, [HEALTHY])
+        yield {one.name: one for one in run_each([partial(trial.try_healthy_run, fault_lab, name, run), *todo], 5)}
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -39,7 +39,7 @@ def test_a_long_evaluation_by_one_rank_raises_no_alarm(played):
 
 
 def test_every_fault_is_loadable_and_its_markers_exist():
-    found = registry.faults()
+    found = registry.load_faults()
     assert len(found) >= 44
     for name, part in found:
         wanted = re.findall(r"\{(\w+)\}", " ".join([*part.expected.says, *part.expected.shows]))

@@ -20,8 +20,8 @@ def finding(**changes: Any) -> dict[str, Any]:
 
 
 def lacks(*findings: dict[str, Any], wanted: Expected = WANTED) -> list[str]:
-    said = answer.first({"findings": list(findings), "summary": "All is well."})
-    return answer.missing(wanted, said, NODES, {"here": 9})
+    said = answer.find_first_finding({"findings": list(findings), "summary": "All is well."})
+    return answer.list_missing_parts(wanted, said, NODES, {"here": 9})
 
 
 def test_a_complete_answer_is_right():
@@ -49,7 +49,7 @@ def test_only_the_first_finding_counts():
 
 def test_an_informational_finding_is_no_alarm():
     informed = finding(level="info")
-    assert answer.alarms({"findings": [informed]}) == []
+    assert answer.list_alarms({"findings": [informed]}) == []
     assert lacks(informed) == []
     assert lacks(finding(code="QUEUED", level="info"), finding()) == []
 

@@ -49,7 +49,7 @@ def judge(context: Context, task_id: str, expected: Expected, script: Path, *, t
     known, name, asked = marks(script), title or script.stem, 0
     while time.monotonic() - began < seconds:
         said, asked = answer.read_diagnosis(context.platform, task_id), asked + 1
-        lacks = answer.missing(expected, said, [], known)
+        lacks = answer.list_missing_parts(expected, said, [], known)
         if not lacks:
             right_at = time.time()
             break
@@ -91,7 +91,7 @@ def show(context: Context, task_id: str, diagnosis: Any = None, ranks: int = 1) 
 
 def alarms(diagnosis: Row) -> list[str]:
     """Returns the codes of what alarms a reader."""
-    return [str(one["code"]) for one in answer.alarms(diagnosis)]
+    return [str(one["code"]) for one in answer.list_alarms(diagnosis)]
 
 
 def stop(context: Context, task_id: str) -> Row:

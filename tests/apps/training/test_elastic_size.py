@@ -21,7 +21,7 @@ from apps.training.states.reasons import CAUSES, TaskReason
 from fermi.jobs.spec import Elastic, Entrypoint, JobSpec
 from fermi.planning import elastic_sizes, plugins
 from tests.apps.attempts import begin_attempt
-from tests.apps.training.test_placement import held, lose, places
+from tests.apps.training.test_placement import held, lose_environments, places
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
@@ -106,7 +106,7 @@ def codes(task: Task) -> list[str]:
 
 
 def test_after_a_lost_master_another_is_elected_and_the_batch_divided(again: Task) -> None:
-    lose("gn5")
+    lose_environments("gn5")
     task = lease_until_started(again)
     assert (task.state, task.attempt, task.master, task.world_size, task.node_count) == ("starting", 2, "gn6", 6, 3)
     assert places(task) == [("gn6", 2), ("gn7", 2), ("gn8", 2)]
@@ -122,9 +122,9 @@ def test_after_a_lost_master_another_is_elected_and_the_batch_divided(again: Tas
 
 
 def test_it_grows_at_the_next_restart_and_gets_its_requested_master_back(again: Task) -> None:
-    lose("gn5")
+    lose_environments("gn5")
     task = lease_until_started(again)
-    lose("gn5", status="running")
+    lose_environments("gn5", status="running")
     task = queue_again(task)
     assert (task.attempt, task.master, task.world_size) == (3, "gn5", 8)
     assert held(task) == set(CHOSEN)
@@ -132,36 +132,36 @@ def test_it_grows_at_the_next_restart_and_gets_its_requested_master_back(again: 
 
 
 def test_a_returned_environment_held_by_another_task_is_not_taken(again: Task) -> None:
-    lose("gn6")
+    lose_environments("gn6")
     task = lease_until_started(again)
-    lose("gn6", status="running")
+    lose_environments("gn6", status="running")
     assert leases.acquire_leases(["gn6"], "task-other") is None
     task = queue_again(task)
     assert (task.attempt, task.world_size, held(task)) == (3, 6, {"gn5", "gn7", "gn8"})
 
 
 def test_below_its_minimum_it_waits_and_keeps_its_leases(again: Task) -> None:
-    lose("gn5", "gn6", "gn7")
+    lose_environments("gn5", "gn6", "gn7")
     task = lease_until_started(again)
     assert (task.state, task.reason, task.attempt) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE", 1)
     assert held(task) == set(CHOSEN)
-    lose("gn5", status="running")
+    lose_environments("gn5", status="running")
     assert lease_until_started(task).world_size == 4
 
 
 def test_a_spare_is_preferred_to_a_smaller_size(again: Task) -> None:
     Task.objects.update(spec={**again.spec, "spares": ["gn9"]})
-    lose("gn5")
+    lose_environments("gn5")
     task = lease_until_started(again)
     assert (task.master, task.world_size, codes(task)[0]) == ("gn9", 8, "ENVIRONMENT_REPLACED")
-    lose("gn9")
-    lose("gn5", status="running")
+    lose_environments("gn9")
+    lose_environments("gn5", status="running")
     task = queue_again(task)
     assert (task.master, held(task)) == ("gn6", {"gn6", "gn7", "gn8"})
 
 
 def test_the_first_attempt_starts_with_available_nodes(task: Task) -> None:
-    lose("gn6")
+    lose_environments("gn6")
     Lease.objects.create(environment_id="gn7", holder="task-other")
     task = lease_until_started(task)
     assert (task.state, task.attempt, held(task)) == ("starting", 1, {"gn5", "gn8"})
@@ -171,19 +171,19 @@ def test_the_first_attempt_starts_with_available_nodes(task: Task) -> None:
 
 def test_with_a_preflight_test_the_first_attempt_waits_for_all_nodes(task: Task) -> None:
     Task.objects.update(spec={**task.spec, "preflight": "quick"})
-    lose("gn6")
+    lose_environments("gn6")
     task = lease_until_started(task)
     assert (task.state, task.reason) == (TaskState.QUEUED, "ENVIRONMENT_UNAVAILABLE")
 
 
 def test_a_task_that_is_not_elastic_waits(again: Task) -> None:
     Task.objects.update(spec={**again.spec, "elastic": None})
-    lose("gn6")
+    lose_environments("gn6")
     assert lease_until_started(again).state == TaskState.QUEUED
 
 
 def test_a_resize_interrupted_by_a_kill_is_done_once(again: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    lose("gn6")
+    lose_environments("gn6")
 
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -216,14 +216,14 @@ def test_a_resize_causes_no_backoff(again: Task) -> None:
 
 
 def test_growing_asks_the_attempt_to_save_and_end_once(again: Task, user: User) -> None:
-    lose("gn6")
+    lose_environments("gn6")
     task = run(lease_until_started(again))
     with pytest.raises(ApiError, match="NOTHING_TO_GROW"):
         actions.grow_task(user, task.pk)
     detail = shown.get_task_detail(user, task.pk)["elastic"]
     assert (detail["nodes"], detail["maxNodes"], detail["largest"], detail["accumulationSteps"]) == (3, 4, 3, 2)
     assert detail["away"] == [{"environmentId": "gn6", "name": "gn6", "status": "unhealthy", "taskId": None}]
-    lose("gn6", status="running")
+    lose_environments("gn6", status="running")
     assert shown.get_task_detail(user, task.pk)["elastic"]["largest"] == 4
     actions.grow_task(user, task.pk)
     actions.grow_task(user, task.pk)
@@ -244,9 +244,9 @@ def test_only_a_running_elastic_task_can_be_asked_to_grow(again: Task, user: Use
 
 
 def test_an_ended_task_neither_grows_nor_announces_it(again: Task, user: User) -> None:
-    lose("gn6")
+    lose_environments("gn6")
     task = run(lease_until_started(again))
-    lose("gn6", status="running")
+    lose_environments("gn6", status="running")
     actions.grow_task(user, task.pk)
     Task.objects.update(state=TaskState.SUCCEEDED)
     detail = shown.get_task_detail(user, task.pk)["elastic"]

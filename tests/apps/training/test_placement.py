@@ -63,7 +63,7 @@ def task(user: User, environments: dict[str, DevEnvironment], settings: Any, tmp
     return task
 
 
-def lose(*names: str, **how: Any) -> None:
+def lose_environments(*names: str, **how: Any) -> None:
     DevEnvironment.objects.filter(pk__in=names).update(**(how or {"status": "unhealthy"}))
 
 
@@ -102,7 +102,7 @@ def assert_waits(task: Task) -> None:
                         ({"cordoned": True}, "cordoned")],
 )  # fmt: skip
 def test_the_first_large_enough_spare_replaces_a_node(task: Task, how: dict[str, Any], status: str) -> None:
-    lose("gn6", **how)
+    lose_environments("gn6", **how)
     looked = lease_until_started(task)
     assert (looked.state, looked.attempt, looked.master, looked.world_size) == (TaskState.STARTING, 2, "gn5", 5)
     assert places(task) == [("gn5", 2), ("gn1", 2), ("gn7", 1)], "by the rule of ranks, anew"
@@ -124,7 +124,7 @@ def test_a_spare_that_can_train_neither_inside_nor_outside_is_skipped(
     rows = DevEnvironment.objects.select_related("zone").in_bulk(["gn5", "gn6", "gn7"])
     job = replace(JobSpec.from_json(task.spec), nodes=tuple(selectors.build_nodes(rows.values())))
     Task.objects.filter(pk=task.pk).update(spec=job.to_json())
-    lose("gn6")
+    lose_environments("gn6")
     task = Task.objects.select_related("cluster").get(pk=task.pk)
     assert placement.replace_lost_nodes(task) is replaced
     select = Select(nodes=1, gpus_per_node=1)
@@ -134,7 +134,7 @@ def test_a_spare_that_can_train_neither_inside_nor_outside_is_skipped(
 
 
 def test_the_replacement_of_a_lost_master_becomes_the_master(task: Task) -> None:
-    lose("gn5")
+    lose_environments("gn5")
     looked = lease_until_started(task)
     assert (looked.state, looked.master, looked.spec["master"]) == (TaskState.STARTING, "gn1", "gn1")
     assert places(task) == [("gn1", 2), ("gn6", 2), ("gn7", 1)]
@@ -149,7 +149,7 @@ def test_a_removed_environment_is_replaced(task: Task, environments: dict[str, D
 
 
 def test_several_lost_environments_are_replaced_largest_first(task: Task) -> None:
-    lose("gn5", "gn6", "gn7")
+    lose_environments("gn5", "gn6", "gn7")
     looked = lease_until_started(task)
     assert looked.state == TaskState.STARTING
     assert {node["id"]: node["gpu_count"] for node in looked.spec["nodes"]} == {"gn1": 2, "gn2": 2, "gn0": 1}
@@ -157,7 +157,7 @@ def test_several_lost_environments_are_replaced_largest_first(task: Task) -> Non
 
 
 def test_a_spare_held_by_another_task_is_not_taken(task: Task) -> None:
-    lose("gn6")
+    lose_environments("gn6")
     Lease.objects.create(environment_id="gn1", holder="task-other")
     assert lease_until_started(task).state == TaskState.STARTING
     assert places(task) == [("gn5", 2), ("gn2", 2), ("gn7", 1)]
@@ -165,21 +165,21 @@ def test_a_spare_held_by_another_task_is_not_taken(task: Task) -> None:
 
 def test_without_a_usable_spare_it_waits_and_leases_none(task: Task) -> None:
     """gn0 is too small; of the others one is busy and one is lost too."""
-    lose("gn6", "gn2")
+    lose_environments("gn6", "gn2")
     Lease.objects.create(environment_id="gn1", holder="task-other")
     assert_waits(task)
-    lose("gn6", status="running")
+    lose_environments("gn6", status="running")
     assert lease_until_started(Task.objects.get(pk=task.pk)).state == TaskState.STARTING
     assert held(task) == {"gn5", "gn6", "gn7"}
 
 
 def test_with_too_few_spares_none_is_leased(task: Task) -> None:
-    lose("gn5", "gn6", "gn2")
+    lose_environments("gn5", "gn6", "gn2")
     assert_waits(task)
 
 
 def test_a_spare_lost_in_a_race_is_not_leased_twice(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    lose("gn6", "gn2")
+    lose_environments("gn6", "gn2")
     take = leases.acquire_leases
 
     def beaten(wanted: Any, holder: str) -> Any:
@@ -193,20 +193,20 @@ def test_a_spare_lost_in_a_race_is_not_leased_twice(task: Task, monkeypatch: pyt
 def test_a_task_without_spares_waits(task: Task) -> None:
     Task.objects.update(spec={**task.spec, "spares": []})
     task.refresh_from_db()
-    lose("gn6")
+    lose_environments("gn6")
     assert_waits(task)
 
 
 def test_nothing_is_replaced_before_the_first_attempt(task: Task) -> None:
     Task.objects.update(attempt=0)
     task.refresh_from_db()
-    lose("gn6")
+    lose_environments("gn6")
     assert not placement.replace_lost_nodes(task)
     assert places(task) == [("gn5", 2), ("gn6", 2), ("gn7", 1)]
 
 
 def test_a_replacement_interrupted_by_a_kill_is_done_once(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    lose("gn6")
+    lose_environments("gn6")
     with monkeypatch.context() as patched:
         patched.setattr(transitions, "record_event", _killed)
         with pytest.raises(KeyboardInterrupt):

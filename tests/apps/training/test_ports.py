@@ -74,7 +74,7 @@ def lab(request: Any, user: User, settings: Any, tmp_path: Any) -> Lab:
     return Lab(user, request.param.partition(" ")[0], CONNECTIONS[request.param])
 
 
-def hold(host: str, ports: Any) -> None:
+def occupy_ports(host: str, ports: Any) -> None:
     PortLease.objects.bulk_create(PortLease(host=host, port=port, holder=f"other-{port}") for port in ports)
 
 
@@ -88,7 +88,7 @@ def test_five_hundred_tasks_start_on_one_cluster(lab: Lab) -> None:
     assert first.state == TaskState.STARTING
     held = PortLease.objects.filter(holder=f"{first.pk}-1").first()
     if held:
-        hold(held.host, range(held.port + 1, held.port + 480))
+        occupy_ports(held.host, range(held.port + 1, held.port + 480))
     begun = [lab.start_task() for _ in range(20)]
     assert [task.state for task in begun] == [TaskState.STARTING] * 20
     ports = {port_of(task) for task in begun}
@@ -152,7 +152,7 @@ def test_a_lost_race_for_a_port_is_retried_at_once(user: User, monkeypatch: Any)
     def look(*args: Any) -> Any:
         """Others take all that was free, as soon as it has been looked at."""
         there = looked(*args)
-        hold(there.host, there.candidates)
+        occupy_ports(there.host, there.candidates)
         return there
 
     with monkeypatch.context() as patched:

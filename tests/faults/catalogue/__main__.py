@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.faults.catalogue import registry, report, trial
-from tests.faults.catalogue.answer import dump
+from tests.faults.catalogue.answer import format_diagnosis
 from tests.faults.catalogue.lab import FaultLab
 from tests.faults.catalogue.trial import Result
 
@@ -25,9 +25,9 @@ def main() -> int:
     parser.add_argument("--no-faults", action="store_true", help="healthy runs alone")
     asked = parser.parse_args()
     wanted = asked.names or os.environ.get("ONLY", "").replace(",", " ").split()
-    faults = [] if asked.no_faults else registry.faults(wanted)
+    faults = [] if asked.no_faults else registry.load_faults(wanted)
     count = asked.healthy or (100 if asked.no_faults else 0)
-    runs = registry.healthy(count, wanted if asked.no_faults else ())
+    runs = registry.choose_healthy_runs(count, wanted if asked.no_faults else ())
     began = time.monotonic()
     OUT.mkdir(parents=True, exist_ok=True)
     with FaultLab() as fault_lab:
@@ -35,27 +35,31 @@ def main() -> int:
         absent = {name for name, _ in left_out}
         together = [(name, part) for name, part in faults if name not in absent and not part.alone]
         alone = [(name, part) for name, part in faults if name not in absent and part.alone]
-        found = list(each([lambda n=name, p=part: trial.fault(fault_lab, n, p) for name, part in together], asked.jobs))
-        found += each([lambda n=name, p=part: trial.fault(fault_lab, n, p) for name, part in alone], 1)
-        well = list(each([lambda n=name, p=part: trial.healthy(fault_lab, n, p) for name, part in runs], asked.jobs))
+        found = list(
+            run_each([lambda n=name, p=part: trial.try_fault(fault_lab, n, p) for name, part in together], asked.jobs)
+        )
+        found += run_each([lambda n=name, p=part: trial.try_fault(fault_lab, n, p) for name, part in alone], 1)
+        well = list(
+            run_each([lambda n=name, p=part: trial.try_healthy_run(fault_lab, n, p) for name, part in runs], asked.jobs)
+        )
     for result in found:
-        (OUT / f"{result.name}.json").write_text(dump(result.said))
+        (OUT / f"{result.name}.json").write_text(format_diagnosis(result.said))
         (OUT / f"{result.name}.log").write_text(result.printed)
-    (OUT / "table.json").write_text(json.dumps([summary(one) for one in [*found, *well]], indent=1))
+    (OUT / "table.json").write_text(json.dumps([summarize_result(one) for one in [*found, *well]], indent=1))
     print(f"\n{os.sysconf('SC_NPROCESSORS_ONLN')} processors, {time.monotonic() - began:.0f} s\n")
     for name, why in left_out:
         print(f"left out: {name}: {why}")
-    return report.show(found, well)
+    return report.print_report(found, well)
 
 
-def each(todo: list[Callable[[], Result]], jobs: int) -> Iterator[Result]:
+def run_each(todo: list[Callable[[], Result]], jobs: int) -> Iterator[Result]:
     with ThreadPoolExecutor(max(1, jobs)) as pool:
         for result in pool.map(lambda one: one(), todo):
-            print(report.row(result), flush=True)
+            print(report.format_row(result), flush=True)
             yield result
 
 
-def summary(result: Result) -> dict[str, object]:
+def summarize_result(result: Result) -> dict[str, object]:
     return {"name": result.name, "right": result.right, "seconds": result.seconds, "said": result.said.short,
             "lacks": result.lacks, "note": result.note, "wall": round(result.wall, 1)}  # fmt: skip
 

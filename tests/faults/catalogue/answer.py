@@ -31,23 +31,23 @@ NOTHING = Said(text="nothing is wrong")
 
 
 def read_diagnosis(platform: Running, task_id: str) -> Said:
-    return first(platform.get(f"/training-tasks/{task_id}/diagnosis"))
+    return find_first_finding(platform.get(f"/training-tasks/{task_id}/diagnosis"))
 
 
-def alarms(diagnosis: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def list_alarms(diagnosis: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """What alarms a reader: INFO alarms nobody."""
     return [one for one in diagnosis["findings"] if one["level"] != "info"]
 
 
-def first(diagnosis: Mapping[str, Any]) -> Said:
+def find_first_finding(diagnosis: Mapping[str, Any]) -> Said:
     """A reader acts on what stands first; on what only informs where there is nothing else."""
     return next(
-        iter(every(alarms(diagnosis) or diagnosis["findings"], diagnosis)),
+        iter(list_statements(list_alarms(diagnosis) or diagnosis["findings"], diagnosis)),
         Said(text=diagnosis["summary"], whole=diagnosis),
     )
 
 
-def every(findings: Sequence[Mapping[str, Any]], diagnosis: Any = None) -> list[Said]:
+def list_statements(findings: Sequence[Mapping[str, Any]], diagnosis: Any = None) -> list[Said]:
     shown = [each for one in findings for each in one["evidence"]]
     evidence = "\n".join("\n".join([each["message"], *each["lines"]]) for each in shown)
     found = []
@@ -58,7 +58,7 @@ def every(findings: Sequence[Mapping[str, Any]], diagnosis: Any = None) -> list[
     return found
 
 
-def missing(expected: Expected, said: Said, nodes: Sequence[str], marks: Mapping[str, int]) -> list[str]:
+def list_missing_parts(expected: Expected, said: Said, nodes: Sequence[str], marks: Mapping[str, int]) -> list[str]:
     """What the answer lacks; nothing: it is right."""
     lacks = []
     if said.code not in expected.code.split("|"):
@@ -68,19 +68,19 @@ def missing(expected: Expected, said: Said, nodes: Sequence[str], marks: Mapping
     wanted = [] if expected.node is None else [expected.node] if isinstance(expected.node, int) else expected.node
     named = [one["node"] for one in said.where]
     lacks += [f"node {nodes[node]}" for node in wanted if nodes[node] not in named and nodes[node] not in said.text]
-    lacks += [f"says {words}" for words in expected.says if not _has(said.text, words, marks)]
+    lacks += [f"says {words}" for words in expected.says if not _has_words(said.text, words, marks)]
     every = f"{said.text}\n{said.evidence}"
-    lacks += [f"shows {words}" for words in expected.shows if not _has(every, words, marks)]
+    lacks += [f"shows {words}" for words in expected.shows if not _has_words(every, words, marks)]
     if not (said.hint or said.actions):
         lacks.append("what to do next")
     return lacks
 
 
-def _has(text: str, words: str, marks: Mapping[str, int]) -> bool:
+def _has_words(text: str, words: str, marks: Mapping[str, int]) -> bool:
     for mark, number in marks.items():
         words = words.replace(f"{{{mark}}}", str(number))
     return any(one.casefold() in text.casefold() for one in words.split("|"))
 
 
-def dump(said: Said) -> str:
+def format_diagnosis(said: Said) -> str:
     return json.dumps(said.whole, indent=2, ensure_ascii=False)

@@ -11,14 +11,14 @@ NAMES = {"memory": ("memory", "memory.limit_in_bytes", "memory.max"), "cpu": ("c
 PERIOD = 100_000
 
 
-def missing() -> str:
+def find_obstacle() -> str:
     """Why there can be none here; empty where there can."""
     if os.getuid() != 0:
         return "control groups need root"
-    return "" if _version_1() or (ROOT / "cgroup.controllers").exists() else "this machine has no control groups"
+    return "" if _has_version_1() or (ROOT / "cgroup.controllers").exists() else "this machine has no control groups"
 
 
-def _version_1() -> bool:
+def _has_version_1() -> bool:
     return (ROOT / "memory" / "tasks").exists()
 
 
@@ -27,14 +27,14 @@ class Group:
 
     def __init__(self, name: str, limits: Mapping[str, str]) -> None:
         self.limits = limits
-        kinds = [NAMES[kind][0] for kind in limits] if _version_1() else [""]
+        kinds = [NAMES[kind][0] for kind in limits] if _has_version_1() else [""]
         self.folders = [ROOT / kind / name for kind in kinds]
 
     def __enter__(self) -> "Group":
         for folder in self.folders:
             folder.mkdir()
             for kind, value in self.limits.items():
-                name = NAMES[kind][1 if _version_1() else 2]
+                name = NAMES[kind][1 if _has_version_1() else 2]
                 if (folder / name).exists():
                     (folder / name).write_text(self._value(kind, value))
         return self
@@ -44,7 +44,7 @@ class Group:
         if kind == "memory":
             return value
         quota = int(float(value) * PERIOD)
-        return str(quota) if _version_1() else f"{quota} {PERIOD}"
+        return str(quota) if _has_version_1() else f"{quota} {PERIOD}"
 
     def add(self, pid: int) -> None:
         for folder in self.folders:

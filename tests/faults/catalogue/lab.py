@@ -93,7 +93,7 @@ class FaultLab:
                     "cpuCores": 4, "engine": {"node": name, "gres": "gpu:1"}}  # fmt: skip
             made.append(self.send("POST", "/dev-environments", **body)["id"])
             run.nodes.append(body["name"])
-        run.request["distributedConfig"] = on_a_port(made)  # its nodes share this machine's addresses
+        run.request["distributedConfig"] = build_distributed_config(made)  # its nodes share this machine's addresses
         return made
 
     @cached_property
@@ -126,7 +126,7 @@ class FaultLab:
 
         run.nodes += names
         made = until(found, what="the dev pods are found") or []
-        run.request["distributedConfig"] = on_a_port(made)  # pods of the fake share them, too
+        run.request["distributedConfig"] = build_distributed_config(made)  # pods of the fake share them, too
         return made
 
     # Hosts -----------------------------------------------------------------------------------------------------
@@ -144,6 +144,6 @@ class FaultLab:
         return site, [ids[name] for name in names]
 
 
-def on_a_port(nodes: list[str]) -> dict[str, Any]:
+def build_distributed_config(nodes: list[str]) -> dict[str, Any]:
     """The distributed configuration of those nodes, on a rendezvous port that nobody else has."""
     return {"nodeIds": nodes, "masterNode": nodes[0], "framework": "ddp", "masterPort": free_port()}

@@ -38,7 +38,7 @@ class Result:
     printed: str = ""
 
 
-def fault(fault_lab: FaultLab, name: str, part: Fault) -> Result:
+def try_fault(fault_lab: FaultLab, name: str, part: Fault) -> Result:
     run, began = FaultRun(fault_lab, name, part), time.monotonic()
     seen, printed = Seen(run), ""
     try:
@@ -79,7 +79,7 @@ class Seen:
 
     def check(self) -> bool:
         self.said = answer.read_diagnosis(self.run.platform, self.run.task_id)
-        self.lacks = answer.missing(self.part.expected, self.said, self.run.nodes, self.marks)
+        self.lacks = answer.list_missing_parts(self.part.expected, self.said, self.run.nodes, self.marks)
         return not self.lacks
 
     def until_right(self) -> float | None:
@@ -101,18 +101,18 @@ class Seen:
         deadline = time.monotonic() + LONGEST
         while (status := self.run.task()["status"]) not in FINAL and time.monotonic() < deadline:
             time.sleep(AGAIN)
-        if not self.check() and status == "succeeded" and not answer.alarms(self.said.whole):
+        if not self.check() and status == "succeeded" and not answer.list_alarms(self.said.whole):
             self._look_back()  # what went wrong is over, and has to be among what was
         if status not in states:
             self.lacks.append(f"an end as {' or '.join(states)}: it is {status}")
 
     def _look_back(self) -> None:
-        for said in answer.every(self.said.whole["findings"], self.said.whole):
-            if not answer.missing(self.part.expected, said, self.run.nodes, self.marks):
+        for said in answer.list_statements(self.said.whole["findings"], self.said.whole):
+            if not answer.list_missing_parts(self.part.expected, said, self.run.nodes, self.marks):
                 self.said, self.lacks = said, []
 
 
-def healthy(fault_lab: FaultLab, name: str, part: Healthy) -> Result:
+def try_healthy_run(fault_lab: FaultLab, name: str, part: Healthy) -> Result:
     """Right: it succeeds in its first attempt, and nothing was ever said to be wrong with it."""
     run, began = FaultRun(fault_lab, name, part), time.monotonic()
     lacks: list[str] = []
@@ -122,10 +122,10 @@ def healthy(fault_lab: FaultLab, name: str, part: Healthy) -> Result:
         run.start()
         deadline = time.monotonic() + 300
         while (task := run.task())["status"] not in FINAL and time.monotonic() < deadline:
-            said = alarm(run) or said
+            said = find_alarm(run) or said
             time.sleep(2)
-        said = alarm(run) or said
-        told = noted(run)
+        said = find_alarm(run) or said
+        told = list_recorded_alarms(run)
         lacks = [f"a success: {task['status']}"] * (task["status"] != "succeeded")
         lacks += ["one attempt"] * (task["attempt"] != 1)
         lacks += [f"silence: {said.code}"] * bool(said.code)
@@ -141,12 +141,12 @@ def healthy(fault_lab: FaultLab, name: str, part: Healthy) -> Result:
     return Result(name, not lacks and not note, None, said, tuple(lacks), note, run.task_id, wall)
 
 
-def alarm(run: FaultRun) -> Said | None:
+def find_alarm(run: FaultRun) -> Said | None:
     found = answer.read_diagnosis(run.platform, run.task_id)
-    return found if answer.alarms(found.whole) else None
+    return found if answer.list_alarms(found.whole) else None
 
 
-def noted(run: FaultRun) -> list[str]:
+def list_recorded_alarms(run: FaultRun) -> list[str]:
     """What was ever found that would have alarmed somebody: looked up in the database, as what is over only informs."""
     database = sqlite3.connect(f"file:{run.platform.data / 'fermi.sqlite3'}?mode=ro", uri=True, timeout=30)
     with closing(database):

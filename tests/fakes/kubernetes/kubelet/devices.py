@@ -43,7 +43,7 @@ def _whole(name: str, amount: Decimal) -> int:
     return int(amount * 1000 if name == "cpu" else amount)
 
 
-def give(pod: Object, node: Object, held: Iterable[Held]) -> Held:
+def allocate_devices(pod: Object, node: Object, held: Iterable[Held]) -> Held:
     """Devices for each container of a pod for which there is room. `held`: those of the node's other pods."""
     taken = {one for pod in held for container in pod.values() for devices in container.values() for one in devices}
     capacity: Mapping[str, str] = (node.get("status") or {}).get("allocatable") or {}

@@ -230,7 +230,7 @@ class Kubelets:
             self.api.event(PODS, run.pod, "Warning", *run.rejected, "kubelet")
             self._report(run)
             return False
-        run.given = devices.give(run.pod, node, [one.given or {} for one in others])
+        run.given = devices.allocate_devices(run.pod, node, [one.given or {} for one in others])
         return True
 
     def _holds(self, run: Run, node: Object) -> bool:

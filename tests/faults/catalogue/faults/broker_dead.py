@@ -3,7 +3,7 @@
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def kill(run: FaultRun) -> None:
+def kill_broker(run: FaultRun) -> None:
     run.reached("training")
     run.platform.kill("broker")
     run.kill(1)
@@ -20,6 +20,6 @@ for step in range(10000):
         reached("training")
 """,
     Expected("RANK_KILLED", rank=1, node=1, says=["SIGKILL"]),
-    inject=kill,
+    inject=kill_broker,
     alone=True,
 )

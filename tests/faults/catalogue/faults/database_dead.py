@@ -6,7 +6,7 @@ import time
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def hold(run: FaultRun) -> None:
+def lock_database(run: FaultRun) -> None:
     run.reached("training")
     database = sqlite3.connect(run.platform.data / "fermi.sqlite3", isolation_level=None)
     database.execute("BEGIN EXCLUSIVE")
@@ -32,6 +32,6 @@ for step in range(1000):
     gang.step()
 """,
     Expected("RANK_FAILED", rank=1, node=1, says=["ValueError", "label 12 of 10 classes", "train.py:{here}"]),
-    inject=hold,
+    inject=lock_database,
     alone=True,
 )

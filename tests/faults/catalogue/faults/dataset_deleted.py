@@ -5,7 +5,7 @@ import shutil
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def delete(run: FaultRun) -> None:
+def delete_dataset(run: FaultRun) -> None:
     run.reached("training")
     shutil.rmtree(run.folder / "shards")
     run.stamp()
@@ -28,5 +28,5 @@ for step in range(10000):
 """,
     Expected("RANK_FAILED", says=["FileNotFoundError|no such file|not there", "shards/", "train.py:{here}"]),
     files={"shards/0.bin": "a" * 28, "shards/1.bin": "b" * 28},
-    inject=delete,
+    inject=delete_dataset,
 )

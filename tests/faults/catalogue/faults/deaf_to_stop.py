@@ -3,7 +3,7 @@
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def stop(run: FaultRun) -> None:
+def request_stop(run: FaultRun) -> None:
     run.reached("training")
     run.platform.api.post(f"/training-tasks/{run.task_id}/stop").raise_for_status()
     run.stamp()
@@ -21,6 +21,6 @@ while True:
 """,
     Expected("STOPPED_AND_KILLED", says=["killed"]),
     request={"graceSeconds": 2},
-    inject=stop,
+    inject=request_stop,
     ends=("stopped",),
 )

@@ -5,7 +5,7 @@ import subprocess
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def mount(run: FaultRun) -> None:
+def mount_small_disk(run: FaultRun) -> None:
     small = run.folder / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=777", "tmpfs", str(small)], check=True)
@@ -13,7 +13,7 @@ def mount(run: FaultRun) -> None:
     run.go("mounted")
 
 
-def missing() -> str:
+def find_obstacle() -> str:
     done = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True)
     return "" if done.returncode == 0 else "nothing can be mounted here"
 
@@ -32,6 +32,6 @@ for step in range(1000):
         torch.save(torch.zeros(1 << 20), os.path.join(os.path.dirname(__file__), "small", "model.pt"))  # here
 """,
     Expected("RANK_FAILED|DISK_FULL", rank=0, node=0, says=["full|no space", "train.py:{here}|small"], shows=["small"]),
-    inject=mount,
-    needs=missing,
+    inject=mount_small_disk,
+    needs=find_obstacle,
 )

@@ -5,13 +5,13 @@ from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.link_dead import SCRIPT
 
 
-def begin(run: FaultRun) -> list[str]:
+def start_hosts(run: FaultRun) -> list[str]:
     site, ids = run.fault_lab.hosts(run, 2)
     run.site = site
     return ids
 
 
-def lose(run: FaultRun) -> None:
+def disconnect_host(run: FaultRun) -> None:
     run.reached("training", 120)
     run.site.lab.run(1, "ip", "link", "set", "eth0", "down")
     run.stamp()
@@ -21,7 +21,7 @@ def lose(run: FaultRun) -> None:
 FAULT = Fault(
     SCRIPT,
     Expected("WORKER_LOST|NODE_LOST|ENVIRONMENT_UNAVAILABLE", node=1),
-    environments=begin,
-    inject=lose,
+    environments=start_hosts,
+    inject=disconnect_host,
     needs=netlab.missing,
 )

@@ -6,7 +6,7 @@ from tests.faults.catalogue.faults.pod_evicted import SCRIPT
 from tests.polling import until
 
 
-def refuse(run: FaultRun) -> None:
+def refuse_image(run: FaultRun) -> None:
     cluster, _ = run.fault_lab.kubernetes
     said = 'Back-off pulling image "training:1": not found'
     cluster.script(f"{run.task_id}-*", Waits("ImagePullBackOff", said))
@@ -18,5 +18,5 @@ FAULT = Fault(
     SCRIPT,
     Expected("IMAGE_UNAVAILABLE", says=["image", "training:1"]),
     environments=lambda run: run.fault_lab.on_kubernetes(run),
-    inject=refuse,
+    inject=refuse_image,
 )

@@ -3,7 +3,7 @@
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def kill(run: FaultRun) -> None:
+def kill_rank(run: FaultRun) -> None:
     run.reached("training")
     run.kill(1)
 
@@ -19,5 +19,5 @@ for step in range(10000):
         reached("training")
 """,
     Expected("RANK_KILLED", rank=1, node=1, says=["SIGKILL"]),
-    inject=kill,
+    inject=kill_rank,
 )

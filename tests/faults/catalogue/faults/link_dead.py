@@ -14,13 +14,13 @@ for step in range(20000):
 """
 
 
-def begin(run: FaultRun) -> list[str]:
+def start_hosts(run: FaultRun) -> list[str]:
     site, ids = run.fault_lab.hosts(run, 3)
     run.site = site
     return ids
 
 
-def cut(run: FaultRun) -> None:
+def cut_link(run: FaultRun) -> None:
     run.reached("training", 120)
     lab = run.site.lab
     lab.drop(1, "-s", lab.address(2))
@@ -31,7 +31,7 @@ def cut(run: FaultRun) -> None:
 FAULT = Fault(
     SCRIPT,
     Expected("NETWORK_CUT", node=(1, 2)),
-    environments=begin,
-    inject=cut,
+    environments=start_hosts,
+    inject=cut_link,
     needs=netlab.missing,
 )

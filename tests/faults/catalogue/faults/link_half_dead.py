@@ -2,10 +2,10 @@
 
 from tests import netlab
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
-from tests.faults.catalogue.faults.link_dead import SCRIPT, begin
+from tests.faults.catalogue.faults.link_dead import SCRIPT, start_hosts
 
 
-def cut(run: FaultRun) -> None:
+def cut_link_one_way(run: FaultRun) -> None:
     run.reached("training", 120)
     lab = run.site.lab
     lab.drop(1, "-s", lab.address(0))
@@ -15,7 +15,7 @@ def cut(run: FaultRun) -> None:
 FAULT = Fault(
     SCRIPT,
     Expected("NETWORK_CUT", node=(0, 1)),
-    environments=begin,
-    inject=cut,
+    environments=start_hosts,
+    inject=cut_link_one_way,
     needs=netlab.missing,
 )

@@ -4,7 +4,7 @@ from tests.faults.catalogue import cgroups
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def limit(run: FaultRun) -> None:
+def limit_memory(run: FaultRun) -> None:
     run.reached("training")
     run.fault_lab.group(run, memory=str(400 << 20)).add(run.pid(1))
     run.go("limited")
@@ -26,6 +26,6 @@ for step in range(10000):
                 kept.append(bytearray(32 << 20))  # here
 """,
     Expected("RANK_KILLED|OUT_OF_MEMORY|HOST_OUT_OF_MEMORY", rank=1, node=1, says=["memory", "400 MiB|419"]),
-    inject=limit,
-    needs=cgroups.missing,
+    inject=limit_memory,
+    needs=cgroups.find_obstacle,
 )

@@ -4,7 +4,7 @@ from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.pod_evicted import SCRIPT
 
 
-def lose(run: FaultRun) -> None:
+def lose_node(run: FaultRun) -> None:
     run.reached("training")
     cluster, _ = run.fault_lab.kubernetes
     run.stamp()
@@ -15,5 +15,5 @@ FAULT = Fault(
     SCRIPT,
     Expected("NODE_LOST", node=1),
     environments=lambda run: run.fault_lab.on_kubernetes(run),
-    inject=lose,
+    inject=lose_node,
 )

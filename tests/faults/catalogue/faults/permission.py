@@ -3,7 +3,7 @@
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def forbid(run: FaultRun) -> None:
+def make_unreadable_file(run: FaultRun) -> None:
     secret = run.fault_lab.scratch / f"{run.slug}-theirs"
     secret.mkdir(mode=0o700)
     (secret / "weights.bin").write_bytes(b"weights")
@@ -32,5 +32,5 @@ if RANK == 1:
 when("never")
 """,
     Expected("RANK_FAILED", rank=1, node=1, says=["permission", "weights.bin", "train.py:{here}"]),
-    inject=forbid,
+    inject=make_unreadable_file,
 )

@@ -16,22 +16,22 @@ for step in range(10000):
 """
 
 
-def pod_of(run: FaultRun, node: int) -> dict[str, Any]:
+def find_pod(run: FaultRun, node: int) -> dict[str, Any]:
     cluster, _ = run.fault_lab.kubernetes
     found = cluster.pods(f"{run.task_id}-*")
     return next(pod for pod in found if pod["spec"]["nodeName"] == f"{run.nodes[node]}-machine")
 
 
-def evict(run: FaultRun) -> None:
+def evict_pod(run: FaultRun) -> None:
     run.reached("training")
     cluster, _ = run.fault_lab.kubernetes
     run.stamp()
-    cluster.evict(pod_of(run, 1))
+    cluster.evict(find_pod(run, 1))
 
 
 FAULT = Fault(
     SCRIPT,
     Expected("EVICTED", node=1, says=["memory"]),
     environments=lambda run: run.fault_lab.on_kubernetes(run),
-    inject=evict,
+    inject=evict_pod,
 )

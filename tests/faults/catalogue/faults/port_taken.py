@@ -6,7 +6,7 @@ import socket
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def take(run: FaultRun) -> None:
+def occupy_port(run: FaultRun) -> None:
     holder = run.after.enter_context(socket.create_server(("127.0.0.1", 0)))
     (run.folder / "port").write_text(str(holder.getsockname()[1]))
     (run.folder / "holder").write_text(str(os.getpid()))
@@ -27,5 +27,5 @@ when("never")
 """,
     Expected("RANK_FAILED", rank=1, node=1, says=["address already in use|port", "train.py:{here}"],
              shows=["python|pid|held by"]),
-    inject=take,
+    inject=occupy_port,
 )  # fmt: skip

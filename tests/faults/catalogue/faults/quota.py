@@ -5,7 +5,7 @@ from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.pod_evicted import SCRIPT
 
 
-def begin(run: FaultRun) -> list[str]:
+def set_pod_quota(run: FaultRun) -> list[str]:
     ids = run.fault_lab.on_kubernetes(run)
     cluster, _ = run.fault_lab.kubernetes
     cluster.add_quota("small", {"count/pods": "0"})
@@ -13,7 +13,7 @@ def begin(run: FaultRun) -> list[str]:
     return ids
 
 
-def wait(run: FaultRun) -> None:
+def wait_for_quota(run: FaultRun) -> None:
     cluster, _ = run.fault_lab.kubernetes
     run.until(lambda: any(name.startswith(run.task_id) for name in cluster.names("jobs")), what="its jobs")
     run.stamp()
@@ -22,8 +22,8 @@ def wait(run: FaultRun) -> None:
 FAULT = Fault(
     SCRIPT,
     Expected("QUOTA_EXCEEDED", says=["quota"]),
-    environments=begin,
-    inject=wait,
+    environments=set_pod_quota,
+    inject=wait_for_quota,
     ends=(),
     alone=True,
 )

@@ -5,7 +5,7 @@ import signal
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def stop(run: FaultRun) -> None:
+def stop_rank(run: FaultRun) -> None:
     run.reached("training")
     run.kill(1, signal.SIGSTOP)
 
@@ -21,6 +21,6 @@ for step in range(20000):
         reached("training")
 """,
     Expected("RANK_STOPPED", rank=1, node=1, says=["SIGSTOP", "kill -CONT"]),
-    inject=stop,
+    inject=stop_rank,
     ends=(),
 )

@@ -5,7 +5,7 @@ from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.pod_evicted import SCRIPT
 
 
-def cancel(run: FaultRun) -> None:
+def cancel_job(run: FaultRun) -> None:
     run.reached("training")
     lab, _ = run.fault_lab.slurm
     run.stamp()
@@ -16,6 +16,6 @@ FAULT = Fault(
     SCRIPT,
     Expected("JOB_CANCELLED", says=["cancel"]),
     environments=lambda run: run.fault_lab.on_slurm(run),
-    inject=cancel,
+    inject=cancel_job,
     needs=slurm.why_not,
 )

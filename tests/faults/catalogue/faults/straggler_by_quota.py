@@ -4,7 +4,7 @@ from tests.faults.catalogue import cgroups
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def slow_down(run: FaultRun) -> None:
+def limit_processor(run: FaultRun) -> None:
     run.reached("training")
     run.fault_lab.group(run, cpu="0.05").add(run.pid(2))
     run.stamp()
@@ -24,7 +24,7 @@ for step in range(5000):
 """,
     Expected("STRAGGLER", rank=2, node=1),
     gpus=(2, 1),
-    inject=slow_down,
+    inject=limit_processor,
     ends=(),
-    needs=cgroups.missing,
+    needs=cgroups.find_obstacle,
 )

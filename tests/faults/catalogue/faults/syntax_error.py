@@ -3,7 +3,7 @@
 from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 
 
-def wait(run: FaultRun) -> None:
+def wait_for_compilation(run: FaultRun) -> None:
     """It is known to whoever compiles it, which is the first thing that a rank does."""
     run.until(lambda: run.task()["attempts"], what="its first attempt")
     run.stamp()
@@ -16,5 +16,5 @@ def train(rate:
     pass
 """,
     Expected("RANK_FAILED", says=["SyntaxError", "train.py:2"]),
-    inject=wait,
+    inject=wait_for_compilation,
 )

@@ -4,7 +4,7 @@ from tests.faults.catalogue.fault import Expected, Fault, FaultRun
 from tests.faults.catalogue.faults.broker_dead import FAULT as ALIKE
 
 
-def kill(run: FaultRun) -> None:
+def kill_worker(run: FaultRun) -> None:
     run.reached("training")
     run.platform.kill("worker", "watch")
     run.kill(0)
@@ -13,6 +13,6 @@ def kill(run: FaultRun) -> None:
 FAULT = Fault(
     ALIKE.script,
     Expected("RANK_KILLED", rank=0, node=0, says=["SIGKILL"]),
-    inject=kill,
+    inject=kill_worker,
     alone=True,
 )
