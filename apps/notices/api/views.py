@@ -71,7 +71,7 @@ class ChannelDeliveriesView(APIView):
 class KindsView(APIView):
     @operation("listNoticeKinds", data=serializers.NoticeKinds)
     def get(self, request: Request) -> Data:
-        """What a rule can choose from, with texts in your language."""
+        """List the kinds of notifications, with their texts in your language."""
         return {"items": selectors.list_kinds()}
 
 

@@ -1052,7 +1052,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description What a rule can choose from, with texts in your language. */
+        /** @description List the kinds of notifications, with their texts in your language. */
         get: operations["listNoticeKinds"];
         put?: never;
         post?: never;

@@ -57,7 +57,7 @@ class Notices:
         return Listing(self._transport, _path("notice-channels", channel_id, "/deliveries"), {})
 
     def kinds(self) -> list[NoticeKind]:
-        """Return what a rule can choose from, with titles in the caller's language."""
+        """Return the kinds of notifications, with their texts in the caller's language."""
         items: list[NoticeKind] = self._transport.call("GET", "/notice-kinds")["items"]
         return items
 

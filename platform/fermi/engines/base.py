@@ -61,8 +61,7 @@ FORMER_NAMES = {
     "lacks": "find_missing_packages",
     "ways": "find_run_locations",
 }
-"""Names of the release after 0.1.0 by those before it; a plug-in that defines a former one works until the next
-release."""
+"""Former names of members, kept for one release: a plug-in that defines one of them works, with a warning."""
 
 
 class Backend(ABC):
