@@ -149,7 +149,8 @@ def work(order: dict) -> None:
     with relying_on("its own descriptors"):
         opened = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
         names = sorted(os.readlink(path) for path in opened if os.path.lexists(path))
-        given = ("/dev/null", "/memfd:fermi-page (deleted)", "/memfd:fermi-stacks (deleted)")  # its pulse's
+        given = ("/dev/null", "/memfd:fermi-page (deleted)", "/memfd:fermi-stacks (deleted)",
+                 "/memfd:fermi-records (deleted)")  # its pulse's  # fmt: skip
         strange = [name for name in names if not name.endswith(".log") and name not in given]
         strange += given[2:] * (names.count(given[2]) > 1)  # another rank's; of its page, a mapping holds a second one
         assert not strange, strange

@@ -46,8 +46,8 @@ _SITE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 class ProgressWriter:
     """Writes the page of a rank. `mine`: this process owns it."""
 
-    def __init__(self, page: int, stacks: int) -> None:
-        self.descriptors = (page, stacks)
+    def __init__(self, page: int, stacks: int, records: int) -> None:
+        self.descriptors = (page, stacks, records)
         self.page = SharedPage(page)
         self.mine = self.trains = self.over = False
         self.main = threading.get_ident()
@@ -73,7 +73,7 @@ class ProgressWriter:
         return True
 
     def _take(self) -> None:
-        page, (_, stacks) = self.page, self.descriptors
+        page, stacks = self.page, self.descriptors[1]
         most = max(page.count("most_steps"), page.count("step"))
         page.map[:] = bytes(PAGE_BYTES)
         page.number("most_steps", most)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from fermi.probe.records import RANK_VARIABLE
 from fermi.probe.shared_page import PAGE_BYTES, PULSE_VARIABLE
 
 SITE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
@@ -15,16 +16,19 @@ a forked one starts."""
 
 
 class RankFiles(NamedTuple):
-    """Two files without a name, as descriptors that no other program inherits: the page, and the file for stacks
-    (opened for append, so that the runner may truncate it at any time)."""
+    """Three files without a name, as descriptors that no other program inherits: the page, the file for stacks (opened
+    for append, so that the runner may truncate it at any time), and the queue of records (the same, as several
+    processes write to it)."""
 
     page: int
     stacks: int
+    records: int
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables for a rank."""
         path = os.pathsep.join(filter(None, [SITE_FOLDER, env.get("PYTHONPATH", "")]))
-        return {PULSE_VARIABLE: f"{self.page},{self.stacks}", "PYTHONPATH": path}
+        descriptors = f"{self.page},{self.stacks},{self.records}"
+        return {PULSE_VARIABLE: descriptors, "PYTHONPATH": path, RANK_VARIABLE: env.get("RANK", "")}
 
     def inherit(self) -> None:
         """Make the descriptors inheritable, in the child that executes the rank's program."""
@@ -32,7 +36,7 @@ class RankFiles(NamedTuple):
             os.set_inheritable(descriptor, True)
 
     def close(self) -> None:
-        """Close both."""
+        """Close all."""
         for descriptor in self:
             os.close(descriptor)
 
@@ -43,9 +47,10 @@ def create_rank_files() -> RankFiles:
     page = os.memfd_create("fermi-page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(page, PAGE_BYTES)
     fcntl.fcntl(page, _ADD_SEALS, _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW)
-    stacks = os.memfd_create("fermi-stacks", os.MFD_CLOEXEC)
-    fcntl.fcntl(stacks, fcntl.F_SETFL, os.O_APPEND)
-    return RankFiles(page, stacks)
+    stacks, records = (os.memfd_create(f"fermi-{name}", os.MFD_CLOEXEC) for name in ("stacks", "records"))
+    for appended in (stacks, records):
+        fcntl.fcntl(appended, fcntl.F_SETFL, os.O_APPEND)
+    return RankFiles(page, stacks, records)
 
 
 _ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 1033, 1, 2, 4  # Python's fcntl has them in newer versions only

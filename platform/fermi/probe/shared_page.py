@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 8192
 PULSE_VARIABLE = "FERMI_PULSE"
-"""`<descriptor of the page>,<descriptor of the stacks>`, in a rank's environment; absent: the task has no probe."""
+"""`<descriptor of the page>,<of the stacks>,<of the records>`, in a rank's environment, and the process that had them
+first where others may have been started without; absent: the task has no probe."""
 
 MAGIC = 0x31304D5245463033  # goes up with the layout
 PHASES = ("starting", "compiling", "running", "evaluating", "saving", "ending")

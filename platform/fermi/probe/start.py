@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 
-from . import imports
+from . import imports, records
 from .rank import ProgressWriter
 from .shared_page import PULSE_VARIABLE
 
@@ -16,18 +16,23 @@ def start() -> ProgressWriter | None:
     that matters."""
     if PULSE_VARIABLE not in os.environ:
         return None
-    page, stacks, *watcher = map(int, os.environ[PULSE_VARIABLE].split(","))
-    if not _are_ours(page, stacks):
+    page, stacks, queue, *watcher = map(int, os.environ[PULSE_VARIABLE].split(","))
+    if not _are_ours(page, stacks, queue):
         if not watcher:
             return None
         # what started this process has closed them; its own are still open
-        page, stacks = (os.open(f"/proc/{watcher[0]}/fd/{one}", os.O_RDWR | os.O_APPEND) for one in (page, stacks))
-        if not _are_ours(page, stacks):
+        page, stacks, queue = (
+            os.open(f"/proc/{watcher[0]}/fd/{one}", os.O_RDWR | os.O_APPEND) for one in (page, stacks, queue)
+        )
+        if not _are_ours(page, stacks, queue):
             return None
-    pulse = ProgressWriter(page, stacks)
+    pulse = ProgressWriter(page, stacks, queue)
     if pulse.mine and not watcher:
-        os.environ[PULSE_VARIABLE] = f"{page},{stacks},{os.getpid()}"
+        os.environ[PULSE_VARIABLE] = f"{page},{stacks},{queue},{os.getpid()}"
     os.register_at_fork(after_in_child=pulse.forked)
+    records.open_queue(queue)
+    os.register_at_fork(after_in_child=records.forked)
+    atexit.register(records.flush)
     try:  # first in line, before threads are waited for; not part of Python's interface
         threading._register_atexit(pulse.ends)  # type: ignore[attr-defined]
     except Exception:

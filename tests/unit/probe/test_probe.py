@@ -373,7 +373,7 @@ def test_a_python_that_ignores_the_environment_runs_without_a_probe(start, optio
 
 
 def test_an_invalid_page_is_ignored(start):
-    one = start("print('runs')", command=["bash", "-c", f"exec 3>&- 4>&-; FERMI_PULSE=1,2 {sys.executable} train.py"])
+    one = start("print('runs')", command=["bash", "-c", f"exec 3>&- 4>&-; FERMI_PULSE=1,2,2 {sys.executable} train.py"])
     one.wait()
     assert (one.code, one.text) == (0, "runs\n")
 
