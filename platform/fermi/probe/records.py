@@ -49,9 +49,9 @@ class RecordWriter:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Start to count; also in a forked child, whose parent writes what it has put."""
         self.lock = _thread.allocate_lock()
         self.written = self.left_out = 0
@@ -141,7 +141,7 @@ def flush() -> None:
 def forked() -> None:
     """Reset in a forked child. Never raises."""
     if _writer is not None:
-        _writer.begin()
+        _writer.reset()
 
 
 def media_folder() -> str:

@@ -14,11 +14,16 @@ def trim_log(log: int, kept: int = MAX_LOG_BYTES, step: int = STEP_BYTES) -> Non
     system does not support it."""
     old = (os.fstat(log).st_size - kept) // step * step
     if old > 0:
-        import ctypes  # only for long logs
+        release_blocks(log, old)
 
-        fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
-        if fallocate is not None:
-            fallocate(log, _KEEP_SIZE | _PUNCH_HOLE, ctypes.c_longlong(0), ctypes.c_longlong(old))
+
+def release_blocks(file: int, end: int) -> None:
+    """Release the blocks of the first `end` bytes of a file, where the file system supports it."""
+    import ctypes  # only for long files
+
+    fallocate = getattr(ctypes.CDLL(None), "fallocate", None)
+    if fallocate is not None:
+        fallocate(file, _KEEP_SIZE | _PUNCH_HOLE, ctypes.c_longlong(0), ctypes.c_longlong(end))
 
 
 def find_data_start(log: int, at: int) -> int:

@@ -69,6 +69,7 @@ from fermi.runner.files import (
 from fermi.runner.memory_guard import MemoryGuard, find_limited_group
 from fermi.runner.output_pipes import OutputPipes
 from fermi.runner.rank import UnwindToRankError, run_rank_here, start_rank
+from fermi.runner.records import RankRecords
 from fermi.runner.stop_requests import StopRequest, StopRequests
 from fermi.runner.telemetry import TelemetryThread, read_visible_gpus
 from fermi.runner.watch import LogFile, RankOutput, RankWatcher, ReportPulses
@@ -137,6 +138,8 @@ class Node:
         if spec.get("pulse"):
             seconds = spec.get("pulse_seconds", tell_seconds)
             self.watch = RankWatcher(spec["cwd"], spec.get("hang_seconds"), report_pulses, seconds, spec["env"])
+        self.records = RankRecords()
+        self.outputs: dict[int, RankOutput] = {}
         self.tell_used = tell_used
         self.xids = XidReader(read_visible_gpus(spec))
         measured = tell_used and spec.get("measured", True)
@@ -299,21 +302,26 @@ class Node:
             return
         number, watch = rank["rank"], self.watch
         env = {**env, **self.spec["env"], **rank["env"]}
+        files = watch.give(number) if watch else None
         pid = start_rank(
             number, [placeholders.fill_text(word, env) for word in self.spec["command"]],
             placeholders.fill_env(env, self.spec.get("secrets", ())), self.spec["cwd"], output,
             fork=bool(self.spec.get("fork")), confinement=confinement, signals=self.stops.signals,
-            pulse=watch.give(number) if watch else None, batch=read_visible_gpus(self.spec) == "",
+            pulse=files, batch=read_visible_gpus(self.spec) == "",
             limit=self.bounds.limit_process if self.bounds else None, venv=self.spec.get("venv", ""),
             inherited=[*inherited, *(watch.descriptors(but=number) if watch else ())],
         )  # fmt: skip
         entry.update(pid=pid, start_time=processes.read_start_time(pid), state="running", began_at=time.time())
+        self.records.add(number, self.output(rank), files.records if files else None)
         if watch:
             watch.add(entry, self.output(rank))
 
     def output(self, rank: dict[str, Any]) -> RankOutput:
         """Return the output of the rank."""
-        return self.pipes.carried[rank["rank"]] if self.pipes else LogFile(rank["log"])
+        number = rank["rank"]
+        if number not in self.outputs:
+            self.outputs[number] = self.pipes.carried[number] if self.pipes else LogFile(rank["log"])
+        return self.outputs[number]
 
     def open_output(self, rank: dict[str, Any]) -> int:
         """Return a descriptor for the output of the rank."""
@@ -391,6 +399,7 @@ class Node:
         if to_shell_code(entry["exit_code"]) == to_shell_code(-signal.SIGKILL) and not entry["asked"]:
             entry["kill"] = self.memory.explains(process)
         self.record_gpu_error(entry, process)
+        self.records.finish_rank(entry["rank"])
         if self.watch:
             self.watch.ended(entry)
         if self.confinement and entry["error"]:
@@ -545,6 +554,7 @@ class Node:
     def check_progress(self, activity: ActivityTracker) -> None:
         """Check the ranks' progress. What cannot be read ends no training."""
         changed, moment = False, time.time()
+        self.records.update()
         try:
             changed = bool(self.watch and self.watch.update())
         except Exception as error:

@@ -9,6 +9,8 @@ import select
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from fermi.runner import record_frames
+
 CHUNK_BYTES = 1 << 16
 TAIL_BYTES = 2048
 CLOSE_TIMEOUT_SECONDS = 5.0
@@ -16,10 +18,11 @@ CLOSE_TIMEOUT_SECONDS = 5.0
 
 
 class PipedOutput:
-    """The number of bytes of a rank's output, and the last of them."""
+    """The number of bytes of a rank's output, and the last of them. `frames`: called with frames that are to follow
+    what was forwarded; None: they are dropped."""
 
-    def __init__(self) -> None:
-        self.bytes, self.last = 0, b""
+    def __init__(self, frames: Callable[[bytes], None] | None = None) -> None:
+        self.bytes, self.last, self.frames = 0, b"", frames
 
     def size(self) -> int:
         """Return the number of bytes so far."""
@@ -29,15 +32,27 @@ class PipedOutput:
         """Return the last bytes."""
         return self.last
 
+    def append_frames(self, records: Iterable[bytes]) -> None:
+        """Forward records as frames."""
+        if self.frames:
+            own_line = not self.last or self.last.endswith(b"\n")
+            self.frames(record_frames.format_frames(records, own_line=own_line))
+
 
 class OutputPipes:
     """Pipes from ranks. `sinks`: by rank, called with each piece of output, and with no bytes at the end. `always`:
-    called several times a second, with or without output."""
+    called several times a second, with or without output. `frames`: by rank, called with frames of records; without it
+    there are none, as in a terminal."""
 
-    def __init__(self, sinks: Mapping[int, Callable[[bytes], None]], always: Iterable[Callable[[], None]] = ()) -> None:
+    def __init__(
+        self,
+        sinks: Mapping[int, Callable[[bytes], None]],
+        always: Iterable[Callable[[], None]] = (),
+        frames: Mapping[int, Callable[[bytes], None]] | None = None,
+    ) -> None:
         self.sinks, self.always = sinks, list(always)
         self.ranks: dict[int, int] = {}  # by open pipe
-        self.carried = {rank: PipedOutput() for rank in sinks}
+        self.carried = {rank: PipedOutput(frames.get(rank) if frames else None) for rank in sinks}
 
     def open(self, rank: int) -> int:
         """Return the end of a new pipe that the rank writes to."""

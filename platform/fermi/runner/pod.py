@@ -60,9 +60,13 @@ class PodOutput:
         if not data:
             self._send_rest()
             return
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        self.write_frames(data)
+
+    def write_frames(self, data: bytes) -> None:
+        """Forward `data` that is not among the rank's last words."""
         if not self.rest:
             self.since = time.monotonic()
-        self.tail = (self.tail + data)[-TAIL_BYTES:]
         *lines, self.rest = (self.rest + data).split(b"\n")
         pieces = []
         for line in lines:
@@ -192,7 +196,8 @@ def main(job_dir: str, run_dir: str) -> int:
             {"cause": error.cause, "detail": error.detail, "about": error.about}, NO_RANK_STARTED
         )
     takers = {rank: one.write for rank, one in lines.items()}
-    pipes = OutputPipes(takers, [one.flush for one in lines.values()])
+    frames = {rank: one.write_frames for rank, one in lines.items()}
+    pipes = OutputPipes(takers, [one.flush for one in lines.values()], frames)
     node = Node(
         spec,
         stops,
@@ -203,6 +208,8 @@ def main(job_dir: str, run_dir: str) -> int:
         tell_used=write_telemetry,
     )
     node.run()
+    for one in lines.values():
+        one.write(b"")  # frames of ended ranks
     return report_end(node, lines)
 
 

@@ -8,12 +8,13 @@ import math
 import os
 import re
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from fermi.probe.reader import PageValues
 from fermi.probe.setup import RankFiles
 from fermi.probe.shared_page import SharedPage
-from fermi.runner import pressure, processes, stacks
+from fermi.runner import pressure, processes, record_frames, stacks
 from fermi.runner.activity import TICKS_PER_SECOND, read_stat
 from fermi.runner.pressure import Pressure
 
@@ -26,6 +27,8 @@ CLOCK_PATTERN = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?Z?
 MAX_LINES = 64
 """Of a rank's last different lines: repeated output, such as a traceback in a loop, is within."""
 TAIL_BYTES = 2048
+MAX_TAIL_REACH_BYTES = 32 << 10
+"""Bytes at the end of a log in which TAIL_BYTES of output are looked for, between frames."""
 MAX_UNCOUNTED_SECONDS = 5.0
 """So long after it last ran, the thread that counts collectives is not running (see `fermi.probe.collectives`)."""
 MAX_UNANSWERED_SECONDS = 100.0
@@ -35,11 +38,13 @@ STOPPED_STATES = ("T", "t")
 
 
 class RankOutput(Protocol):
-    """The output of a rank: the number of bytes, and the last of them."""
+    """The output of a rank: the number of bytes that it has printed, and the last of them, both without frames."""
 
     def size(self) -> int: ...
 
     def tail(self) -> bytes: ...
+
+    def append_frames(self, records: Iterable[bytes]) -> None: ...
 
 
 class RankSample(NamedTuple):
@@ -246,20 +251,32 @@ class LogFile:
     """A RankOutput in a file."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        self.path, self.appended = path, 0
 
     def size(self) -> int:
-        """Return the size in bytes; 0 if it cannot be read."""
+        """Return the number of bytes that the rank has printed; 0 if the file cannot be read."""
         with contextlib.suppress(OSError):
-            return os.stat(self.path).st_size
+            return os.stat(self.path).st_size - self.appended
         return 0
 
     def tail(self) -> bytes:
-        """Return the last bytes."""
+        """Return the last bytes that the rank has printed."""
         with contextlib.suppress(OSError), open(self.path, "rb") as file:
-            file.seek(max(0, self.size() - TAIL_BYTES))
-            return file.read(TAIL_BYTES)
+            reach = MAX_TAIL_REACH_BYTES if self.appended else TAIL_BYTES
+            file.seek(max(0, os.fstat(file.fileno()).st_size - reach))
+            data = file.read(reach)
+            return record_frames.strip_frames(data, torn=True)[-TAIL_BYTES:] if self.appended else data
         return b""
+
+    def append_frames(self, records: Iterable[bytes]) -> None:
+        """Append records to the log, as frames. Raises OSError."""
+        log = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            size = os.fstat(log).st_size
+            own_line = not size or os.pread(log, 1, size - 1) == b"\n"
+            self.appended += os.write(log, record_frames.format_frames(records, own_line=own_line))
+        finally:
+            os.close(log)
 
 
 def _read_main_seconds(pid: int) -> float:

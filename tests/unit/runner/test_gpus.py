@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,8 @@ class Silent:
 
     def tail(self) -> bytes:
         return b""
+
+    def append_frames(self, records: Iterable[bytes]) -> None: ...
 
 
 def test_a_training_rank_is_checked_for_its_gpu_until_it_has_one_open(devices: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
 
@@ -72,6 +73,8 @@ class Printed:
 
     def tail(self) -> bytes:
         return self.text[-2048:]
+
+    def append_frames(self, records: Iterable[bytes]) -> None: ...
 
 
 def news(*printed: str) -> list[bool]:
