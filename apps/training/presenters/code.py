@@ -23,8 +23,10 @@ def serialize_code(task: Task) -> dict[str, Any]:
 
 
 def _format_entrypoint(task: Task) -> str:
-    """Return the script, or `-m` and the module."""
+    """Return the script, `-m` and the module, or the command."""
     named = task.spec.get("entrypoint") or {}
+    if named.get("command"):
+        return " ".join(named["command"])
     return f"-m {named['module']}" if named.get("module") else named.get("script") or ""
 
 

@@ -160,7 +160,7 @@ _DEPENDS_ON = {
     "datasetVersionId": ("datasetId", "entrypoint"),
     "modelId": ("entrypoint",),
     "hyperparameters": ("entrypoint",),
-    "entrypoint.script": ("entrypoint.module",),
+    "entrypoint.script": ("entrypoint.module", "entrypoint.command"),
     f"{CONFIG}.nodeIds": _NODE_FIELDS,
     f"{CONFIG}.masterNode": _NODE_FIELDS,
     f"{CONFIG}.framework": _NODE_FIELDS,

@@ -3410,7 +3410,7 @@ export interface components {
             name: string;
             content: string;
         };
-        /** @description One of script and module. */
+        /** @description One of script, module and command. */
         EntrypointRequest: {
             /**
              * @description a Python script
@@ -3422,8 +3422,19 @@ export interface components {
              * @default
              */
             module?: string;
+            /**
+             * @description a program and its arguments, as words: torchrun, --nproc_per_node=2, train.py
+             * @default []
+             */
+            command?: string[];
             /** @default [] */
             args?: string[];
+            /**
+             * @description one process per GPU; or one per node, for a program that starts its ranks itself
+             * @default gpu
+             * @enum {string}
+             */
+            processes?: "gpu" | "node";
         };
         EnvironmentCloneRequest: {
             name: string;

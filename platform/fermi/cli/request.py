@@ -31,6 +31,8 @@ class RequestFlags:
     model: str | None = None
     script: str | None = None
     module: str | None = None
+    command: bool = False
+    processes: str | None = None
     args: tuple[str, ...] = ()
     project: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -55,21 +57,40 @@ def build_request(file: Mapping[str, Any], flags: RequestFlags, names: NameResol
 
 
 def _set_entrypoint(request: dict[str, Any], flags: RequestFlags) -> None:
-    if found := make_entrypoint(flags.script, flags.module, flags.args):
+    found = make_entrypoint(
+        flags.script, flags.module, flags.args, command=flags.command, processes=flags.processes, file=request
+    )
+    if found:
         request["entrypoint"] = found
 
 
-def make_entrypoint(script: str | None, module: str | None, args: Sequence[str]) -> dict[str, Any] | None:
+def make_entrypoint(
+    script: str | None,
+    module: str | None,
+    args: Sequence[str],
+    *,
+    command: bool = False,
+    processes: str | None = None,
+    file: Mapping[str, Any],
+) -> dict[str, Any] | None:
     """Return the request's entrypoint for these flags, None without one; `--script -m -- pkg.train` is accepted as for
-    `python`. Raise click.UsageError."""
+    `python`. `command`: the arguments are a program with its own. `file`: the request so far, whose entry point
+    `processes` alone changes. Raise click.UsageError."""
     if script == "-m" and args and not module:
         script, module, args = None, args[0], args[1:]
+    starts = {"processes": processes} if processes else {}
     named = {name: value for name, value in (("script", script), ("module", module)) if value}
-    if len(named) > 1:
+    if len(named) + command > 1:
         raise click.UsageError(_("SCRIPT_OR_MODULE"))
+    if command:
+        if not args:
+            raise click.UsageError(_("COMMAND_NEEDS_WORDS"))
+        return {"command": [*args], **starts}
     if args and not named:
         raise click.UsageError(_("ARGUMENTS_NEED_SCRIPT"))
-    return {**named, "args": [*args]} if named else None
+    if named:
+        return {**named, "args": [*args], **starts}
+    return {**read_section(dict(file), "entrypoint", dict), **starts} if starts else None
 
 
 def _set_environments(request: dict[str, Any], flags: RequestFlags, names: NameResolver, *, distributed: bool) -> None:

@@ -264,7 +264,7 @@ class EngineArtifact(TypedDict):
 
 class EntrypointRequest(TypedDict):
     """
-    One of script and module.
+    One of script, module and command.
     """
 
     script: NotRequired[str]
@@ -275,7 +275,15 @@ class EntrypointRequest(TypedDict):
     """
     a module, which ranks run as `python -m` does: pkg.train
     """
+    command: NotRequired[list[str]]
+    """
+    a program and its arguments, as words: torchrun, --nproc_per_node=2, train.py
+    """
     args: NotRequired[list[str]]
+    processes: NotRequired[Literal["gpu", "node"]]
+    """
+    one process per GPU; or one per node, for a program that starts its ranks itself
+    """
 
 
 class EnvironmentCloneRequest(TypedDict):

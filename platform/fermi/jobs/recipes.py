@@ -228,7 +228,7 @@ def build_command(spec: JobSpec, trainer: str, extra: Mapping[str, Any]) -> tupl
     """Return the command of a rank: the user's script, or the reference `trainer` module with the hyperparameters as
     its arguments. `extra`: more arguments of the trainer (flag -> value; True = the flag alone)."""
     if spec.entrypoint is not None:
-        return (Late.PYTHON, "-u", *spec.entrypoint.words, *spec.entrypoint.args)
+        return spec.entrypoint.build_command()
     arguments: dict[str, Any] = {
         "train_data_path": spec.train_data,
         "valid_data_path": spec.valid_data,

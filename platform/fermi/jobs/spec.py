@@ -7,7 +7,7 @@ A framework knows no engine and an engine knows no framework; they meet only in 
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -27,6 +27,10 @@ DRILL_MINUTES = 15.0
 
 PREFLIGHT = "preflight"
 """The framework of pre-flight tests."""
+
+PYTHON_PROGRAMS = ("python", "python3")
+"""Names by which commands call the task's interpreter."""
+SCRIPT_SUFFIXES = (".py", ".sh", ".bash")
 
 Value: TypeAlias = str | Late | tuple[str | Late, ...]
 """Text, a late value, or pieces of both to be joined."""
@@ -91,30 +95,59 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Entrypoint:
-    """The user's own script, or module as `python -m` runs it, and its arguments, in place of the model's recipe."""
+    """What runs in place of the model's recipe: the user's own script, a module as `python -m` runs it, or any command,
+    and its arguments. `processes`: it is started once per GPU, or once per node and starts the node's ranks itself."""
 
     script: str = ""
     args: tuple[str, ...] = ()
     module: str = ""
+    command: tuple[str, ...] = ()
+    processes: Literal["gpu", "node"] = "gpu"
+
+    @property
+    def starts_ranks(self) -> bool:
+        """Whether it is started once per node, and starts the node's ranks itself."""
+        return self.processes == "node"
+
+    def build_command(self, appended: Sequence[str] = ()) -> tuple[str | Late, ...]:
+        """Return the words to be executed. `appended`: arguments of the platform's, before the user's own. A command
+        that names `python`, or `torchrun` (a script around a module of the same interpreter:
+        https://docs.pytorch.org/docs/stable/elastic/run.html), runs with the interpreter of the task."""
+        if not self.command:
+            return Late.PYTHON, "-u", *self.words, *appended, *self.args
+        first, *rest = self.command
+        if first in PYTHON_PROGRAMS:
+            return Late.PYTHON, *rest, *appended, *self.args
+        if first == "torchrun":
+            return Late.PYTHON, "-m", "torch.distributed.run", *rest, *appended, *self.args
+        return *self.command, *appended, *self.args
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words after `python -u`, without the arguments."""
-        return ("-m", self.module) if self.module else (self.script,)
+        """The words after `python -u`, without the arguments; the whole command, if it is one."""
+        return self.command or (("-m", self.module) if self.module else (self.script,))
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files any of which it may be. Those of a module begin in the folder in which ranks start, where `python
-        -m` looks first; it may be an installed module as well."""
+        -m` looks first; it may be an installed module as well. Those of a command are its words that name a script in
+        that folder."""
         path = self.module.replace(".", "/")
         if path:
             return f"{path}.py", f"{path}/__main__.py"
-        return (self.script.removeprefix("./"),) if self.script else ()
+        if self.script:
+            return (self.script.removeprefix("./"),)
+        words = zip(("", *self.command), self.command, strict=False)
+        return tuple(word.removeprefix("./") for before, word in words if before != "-c" and _is_script(word))
 
     @property
     def field(self) -> str:
         """The field of the request that names it."""
-        return "entrypoint.module" if self.module else "entrypoint.script"
+        return f"entrypoint.{'command' if self.command else 'module' if self.module else 'script'}"
+
+
+def _is_script(word: str) -> bool:
+    return word.endswith(SCRIPT_SUFFIXES) and not word.startswith(("-", "/"))
 
 
 @dataclass(frozen=True, slots=True)

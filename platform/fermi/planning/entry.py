@@ -43,9 +43,11 @@ def find_problems(entry: Entrypoint | None) -> list[Problem]:
     """Return what is wrong with the entry as the request states it."""
     if entry is None:
         return []
-    if bool(entry.script) == bool(entry.module):
-        found = f"{entry.script}, -m {entry.module}" if entry.script else "–"
-        return [Problem("entrypoint.script", "ENTRYPOINT_ONE", {"found": found})]
+    named = [entry.script, entry.module and f"-m {entry.module}", " ".join(entry.command)]
+    if sum(map(bool, named)) != 1:
+        return [Problem("entrypoint.script", "ENTRYPOINT_ONE", {"found": ", ".join(filter(None, named)) or "–"})]
+    if entry.command:
+        return [] if entry.command[0].strip() else [Problem("entrypoint.command.0", "ENTRYPOINT_COMMAND_EMPTY")]
     if entry.module and not _MODULE.fullmatch(entry.module):
         near = re.sub(r"[^\w.]+", "_", entry.module.removesuffix(".py").strip("./").replace("/", ".")) or "train"
         return [Problem(entry.field, "ENTRYPOINT_MODULE_NAME", {"found": entry.module, "nearest": near})]
@@ -58,7 +60,7 @@ def find_problems(entry: Entrypoint | None) -> list[Problem]:
 
 def find_text_problems(entry: Entrypoint | None, text: bytes) -> list[Problem]:
     """Return what is wrong with the file itself. `text`: its beginning; empty where it cannot be read from here."""
-    if entry is None or find_problems(entry):
+    if entry is None or entry.command or find_problems(entry):
         return []
     if text.startswith(_PROGRAM):
         return [_build_not_python(entry, "program")]
@@ -73,21 +75,32 @@ def find_warnings(job: JobSpec, text: bytes) -> list[Problem]:
     """Return warnings about the job's own script, of which `text` is the beginning, and about its arguments."""
     entry = job.entrypoint
     found = list(_find_unexpanded(job))
-    if entry and entry.module.startswith(LAUNCHERS):
-        found.append(
-            Problem(entry.field, "SCRIPT_STARTS_RANKS", {"script": f"-m {entry.module}", "what": entry.module})
-        )
-    elif entry and (starts := find_rank_start(text)):
+    if entry is None or entry.starts_ranks:
+        return found
+    if launcher := _find_named_launcher(entry):
+        named = " ".join(entry.command) or f"-m {entry.module}"
+        found.append(Problem(entry.field, "SCRIPT_STARTS_RANKS", {"script": named, "what": launcher}))
+    elif starts := find_rank_start(text):
         what, line = starts
         params = {"script": entry.script or entry.paths[0], "what": what, "line": line}
         found.append(Problem(entry.field, "SCRIPT_STARTS_RANKS", params))
     return found
 
 
+def _find_named_launcher(entry: Entrypoint) -> str | None:
+    """Return the launcher that the entry itself names, or None."""
+    if entry.module:
+        return entry.module if entry.module.startswith(LAUNCHERS) else None
+    said = " ".join(entry.command)
+    return next((name for name in (*_COMMANDS, *LAUNCHERS) if f" {name} " in f" {said} "), None)
+
+
 def _find_unexpanded(job: JobSpec) -> Iterator[Problem]:
     """Yield arguments and variables that name a variable as a shell would expand it: no shell does."""
-    args = job.entrypoint.args if job.entrypoint else ()
-    values = [(f"entrypoint.args.{index}", word) for index, word in enumerate(args)]
+    entry = job.entrypoint or Entrypoint()
+    values = [(f"entrypoint.args.{index}", word) for index, word in enumerate(entry.args)]
+    shells = any(word == "-c" for word in entry.command)  # a shell expands what it is given
+    values += [(f"entrypoint.command.{index}", word) for index, word in enumerate(() if shells else entry.command)]
     values += [(f"env.{name}", value) for name, value in job.env.items()]
     by_variable = {variable: name for name, variable in VARIABLES.items()}
     for field, text in values:

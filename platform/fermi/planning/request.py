@@ -78,12 +78,25 @@ MAX_VARIABLES = 1000
 Values: TypeAlias = Annotated[dict[str, Any], Meta(max_length=MAX_VARIABLES)]
 
 
+_Words: TypeAlias = Annotated[tuple[Annotated[str, Meta(max_length=4000)], ...], Meta(max_length=1000)]
+
+
 class EntrypointRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One of script and module."""
+    """One of script, module and command."""
 
     script: Annotated[str, _describe_text(500, "a Python script")] = ""
     module: Annotated[str, _describe_text(500, "a module, which ranks run as `python -m` does: pkg.train")] = ""
-    args: Annotated[tuple[Annotated[str, Meta(max_length=4000)], ...], Meta(max_length=1000)] = ()
+    command: Annotated[
+        _Words, describe_field("a program and its arguments, as words: torchrun, --nproc_per_node=2, train.py")
+    ] = ()
+    args: _Words = ()
+    processes: Annotated[
+        Literal["gpu", "node"],
+        describe_field(
+            "one process per GPU; or one per node, for a program that starts its ranks itself",
+            choices=["gpu", "node"],
+        ),
+    ] = "gpu"
 
 
 class ElasticRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -505,7 +518,9 @@ def build_job(
         master=master,
         recipe=recipe,
         model_parameters=model_parameters,
-        entrypoint=Entrypoint(entry.script, entry.args, entry.module) if entry else None,
+        entrypoint=Entrypoint(entry.script, entry.args, entry.module, entry.command, entry.processes)
+        if entry
+        else None,
         hyperparameters={**({} if entry else defaults or {}), **request.hyperparameters},
         strategy=config.strategy,
         options=config.options,

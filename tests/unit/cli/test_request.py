@@ -9,7 +9,7 @@ import pytest
 
 from fermi.cli import fields, input_files
 from fermi.cli.name_resolution import NameResolver
-from fermi.cli.request import RequestFlags, build_request
+from fermi.cli.request import RequestFlags, build_request, make_entrypoint
 from fermi.client import Fermi
 from tests.fakes.api import FakeApi, page
 from tests.unit.cli.api_responses import dataset, environment, model, version
@@ -279,3 +279,15 @@ def test_a_node_range_is_one_or_two_numbers(names: NameResolver) -> None:
     for wrong in ("2:3:4", "two", "2:", ":3", "²"):
         with pytest.raises(click.UsageError, match="2:4"):
             built(names, environments=both, elastic=wrong)
+
+
+def test_a_command_is_what_stands_behind_the_dashes() -> None:
+    words = ("torchrun", "--nproc_per_node=2", "train.py")
+    found = make_entrypoint(None, None, words, command=True, processes="node", file={})
+    assert found == {"command": [*words], "processes": "node"}
+    file = {"entrypoint": {"script": "launch.py", "args": ["1"]}}
+    assert make_entrypoint(None, None, (), processes="node", file=file) == {**file["entrypoint"], "processes": "node"}
+    assert make_entrypoint(None, None, (), file=file) is None
+    for given in (("a.py", None, words), (None, None, ())):
+        with pytest.raises(click.UsageError, match="--command"):
+            make_entrypoint(*given, command=True, file={})

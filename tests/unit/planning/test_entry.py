@@ -2,13 +2,14 @@
 
 # ruff: noqa: E501  scripts stand as they are written
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fermi import messages
 from fermi.jobs import code
-from fermi.jobs.spec import Code, Entrypoint, Problem
+from fermi.jobs.spec import Code, Entrypoint, Late, Problem
 from fermi.planning import entry
 from fermi.runner.code import SnapshotFile
 from tests.goldens import job
@@ -39,6 +40,10 @@ SCRIPT, MODULE = "entrypoint.script", "entrypoint.module"
         (Entrypoint(module="pkg/train.py"), [(MODULE, "ENTRYPOINT_MODULE_NAME")]),
         (Entrypoint(module="pkg..train"), [(MODULE, "ENTRYPOINT_MODULE_NAME")]),
         (Entrypoint(module="-m pkg"), [(MODULE, "ENTRYPOINT_MODULE_NAME")]),
+        (Entrypoint(command=("bash", "run.sh")), []),
+        (Entrypoint(command=("torchrun", "train.py"), processes="node"), []),
+        (Entrypoint("train.py", command=("torchrun",)), [(SCRIPT, "ENTRYPOINT_ONE")]),
+        (Entrypoint(command=(" ", "train.py")), [("entrypoint.command.0", "ENTRYPOINT_COMMAND_EMPTY")]),
     ],
 )
 def test_an_entry_that_is_not_python_is_refused(named: Entrypoint, expected: list[tuple[str, str]]) -> None:
@@ -161,3 +166,49 @@ def test_a_module_is_found_in_the_code_or_installed(module: str, problem: list[A
     spec = job("env-001", entrypoint=Entrypoint(module=module), code=Code("0" * 64, "/archive"))
     assert list_codes(code.find_problems(spec, FILES)) == problem
     assert list_codes(code.find_warnings(spec, FILES)) == warning
+
+
+@pytest.mark.parametrize(
+    ("words", "built"),
+    [
+        (("bash", "run.sh"), ("bash", "run.sh", "--lr", "1")),
+        (("python", "-X", "dev", "train.py"), (Late.PYTHON, "-X", "dev", "train.py", "--lr", "1")),
+        (("torchrun", "train.py"), (Late.PYTHON, "-m", "torch.distributed.run", "train.py", "--lr", "1")),
+        (("/opt/torchrun", "train.py"), ("/opt/torchrun", "train.py", "--lr", "1")),
+    ],
+)
+def test_a_command_runs_as_it_is_with_the_interpreter_of_the_task(
+    words: tuple[str, ...], built: tuple[str | Late, ...]
+) -> None:
+    assert Entrypoint(command=words, args=("--lr", "1")).build_command() == built
+
+
+@pytest.mark.parametrize(
+    ("words", "paths"),
+    [
+        (("bash", "./run.sh", "train.py"), ("run.sh", "train.py")),
+        (("torchrun", "--config=a.py", "/opt/train.py"), ()),
+        (("bash", "-c", "cd sub && python train.py"), ()),
+    ],
+)
+def test_the_files_of_a_command_are_the_scripts_that_it_names(words: tuple[str, ...], paths: tuple[str, ...]) -> None:
+    assert Entrypoint(command=words).paths == paths
+
+
+def test_a_command_that_starts_ranks_is_warned_of_once_per_gpu_only() -> None:
+    one = Entrypoint(command=("uv", "run", "torchrun", "train.py"))
+    text = b"import torch.distributed.run"
+    [warning] = entry.find_warnings(replace(job("env-001"), entrypoint=one), b"")
+    assert (warning.field, warning.code, warning.params["what"]) == (
+        "entrypoint.command", "SCRIPT_STARTS_RANKS", "torchrun",
+    )  # fmt: skip
+    assert not entry.find_warnings(replace(job("env-001"), entrypoint=replace(one, processes="node")), text)
+
+
+def test_what_a_shell_is_given_may_have_variables() -> None:
+    named = Entrypoint(command=("echo", "$RANK"))
+    assert list_codes(entry.find_warnings(replace(job("env-001"), entrypoint=named), b"")) == [
+        ("entrypoint.command.1", "VALUE_NOT_EXPANDED")
+    ]
+    shell = Entrypoint(command=("bash", "-c", "echo $RANK"))
+    assert not entry.find_warnings(replace(job("env-001"), entrypoint=shell), b"")

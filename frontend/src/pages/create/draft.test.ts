@@ -273,6 +273,8 @@ describe("the request", () => {
     const ofModule = { ...request, entrypoint: { module: "pkg.train", args: ["--epochs", "3"] } };
     expect(buildDraft(ofModule).script).toBe("-m pkg.train");
     expect(buildRequest(buildDraft(ofModule), [tunable])).toEqual(ofModule);
+    const ofCommand = { ...request, entrypoint: { command: ["torchrun", "train.py"], args: [], processes: "node" } };
+    expect(buildRequest(buildDraft(ofCommand as CreateRequest), [tunable])).toEqual(ofCommand);
     const ofModel: CreateRequest = { ...request, code: { snapshot: "8c1c8c1c8c1c8c1c" } };
     delete ofModel.entrypoint;
     expect(buildDraft(ofModel).what).toBe("model");

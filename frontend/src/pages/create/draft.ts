@@ -79,6 +79,7 @@ export interface Draft {
 export interface UnknownFields {
   request: Record<string, unknown>;
   config: Record<string, unknown>;
+  entrypoint: Record<string, unknown>;
 }
 
 export const EMPTY_DRAFT: Draft = {
@@ -110,7 +111,7 @@ export const EMPTY_DRAFT: Draft = {
   env: "",
   secrets: [],
   plain: {},
-  rest: { request: {}, config: {} },
+  rest: { request: {}, config: {}, entrypoint: {} },
 };
 
 /** Fields of the request, and of its `distributedConfig`, that the form shows. */
@@ -176,8 +177,9 @@ export function usesOwnScript(draft: Draft): boolean {
   return draft.what === "script";
 }
 
-/** Returns the script or the module that was typed. */
-function parseEntrypoint(draft: Draft): { script: string } | { module: string } {
+/** Returns the script or the module that was typed; the command of a cloned request, unless one was. */
+function parseEntrypoint(draft: Draft): { script: string } | { module: string } | object {
+  if (draft.rest.entrypoint.command && !draft.script.trim()) return {};
   const [, module] = /^-m\s+(.*)$/.exec(draft.script.trim()) ?? [];
   return module === undefined ? { script: draft.script.trim() } : { module };
 }
@@ -210,7 +212,9 @@ export function buildRequest(draft: Draft, frameworks: Framework[]): CreateReque
     ...(createsEnvironments(draft) && buildNewEnvironments(draft)),
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
     ...(usesOwnScript(draft) && buildCodeRequest(draft.code, draft.master)),
-    ...(usesOwnScript(draft) && { entrypoint: { ...parseEntrypoint(draft), args: parseLines(draft.args) } }),
+    ...(usesOwnScript(draft) && {
+      entrypoint: { ...draft.rest.entrypoint, ...parseEntrypoint(draft), args: parseLines(draft.args) },
+    }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
     ...(!isEmpty(secretEnv) && { secretEnv }),
@@ -371,6 +375,7 @@ export function buildDraft(request: CreateRequest): Draft {
     rest: {
       request: omitFields(request, request.entrypoint ? SHOWN_FIELDS : SHOWN_FIELDS.filter((name) => name !== "code")),
       config: omitFields(config, SHOWN_CONFIG_FIELDS),
+      entrypoint: omitFields(request.entrypoint, ["script", "module", "args"]),
     },
   };
 }

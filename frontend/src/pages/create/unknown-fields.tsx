@@ -9,10 +9,12 @@ interface UnknownFieldListProps {
   onChange: (patch: Partial<Draft>) => void;
 }
 
+const PATHS = { config: "distributedConfig", entrypoint: "entrypoint" };
+
 /** Fields of a cloned request that the form does not show. They are sent unless they are removed here. */
 export function UnknownFieldList({ rest, onChange }: UnknownFieldListProps) {
   const { t } = useTranslation();
-  const fields = (["request", "config"] as const).flatMap((part) =>
+  const fields = (["request", "config", "entrypoint"] as const).flatMap((part) =>
     Object.entries(rest[part]).map(([name, value]) => ({ part, name, value })),
   );
   if (fields.length === 0) return null;
@@ -25,7 +27,7 @@ export function UnknownFieldList({ rest, onChange }: UnknownFieldListProps) {
       <p className="mb-2 text-sm text-muted">{t("create.restHint")}</p>
       <ul className="space-y-1 text-sm">
         {fields.map(({ part, name, value }) => {
-          const field = part === "config" ? `distributedConfig.${name}` : name;
+          const field = part === "request" ? name : `${PATHS[part]}.${name}`;
           return (
             <li key={field} className="flex items-center gap-2">
               <code className="min-w-0 break-all">

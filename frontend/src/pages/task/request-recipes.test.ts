@@ -53,6 +53,13 @@ test("a module is named as a module", () => {
   expect(command).toContain("--module pkg.train \\\n  -- --epochs 3");
 });
 
+test("a command is everything behind the dashes", () => {
+  const entrypoint = { command: ["torchrun", "--nproc_per_node=2", "my train.py"], args: [], processes: "node" as const };
+  expect(formatCommand({ ...request, entrypoint })).toContain(
+    "--processes node \\\n  --command \\\n  -- torchrun --nproc_per_node=2 'my train.py'\n",
+  );
+});
+
 test("a script that reads neither dataset nor model says so: the command would choose the only ones", () => {
   const command = formatCommand({ ...request, datasetId: null, datasetVersionId: null, modelId: null });
   expect(command).toContain("--dataset none \\\n  --model none");

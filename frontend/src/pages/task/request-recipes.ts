@@ -41,11 +41,14 @@ export function formatCommand(request: CreateRequest): string {
     ...declared(REQUEST, rest),
     ["--script", entrypoint?.script],
     ["--module", entrypoint?.module],
+    ["--processes", entrypoint?.processes === "node" ? "node" : undefined],
+    ["--command", entrypoint?.command?.length ? true : undefined],
   ];
   const lines = flags
     .filter(([, value]) => value != null && value !== "")
     .map(([flag, value]) => (value === true ? flag : `${flag} ${quoteForShell(String(value))}`));
-  if (entrypoint?.args?.length) lines.push(`-- ${entrypoint.args.map(quoteForShell).join(" ")}`);
+  const words = [...(entrypoint?.command ?? []), ...(entrypoint?.args ?? [])];
+  if (words.length) lines.push(`-- ${words.map(quoteForShell).join(" ")}`);
   return `fermi submit \\\n  ${lines.join(" \\\n  ")}\n`;
 }
 

@@ -93,14 +93,14 @@ function formatNamed(names: (string | null)[], ids: (string | null)[]): ReactNod
 
 interface Request {
   distributedConfig?: { python?: string | null };
-  entrypoint?: { script?: string; module?: string; args?: unknown[] };
+  entrypoint?: { script?: string; module?: string; command?: string[]; args?: unknown[] };
   hyperparameters?: Record<string, unknown>;
 }
 
 /** Returns the user's script with its arguments. */
 function formatScript(task: Task): string[] {
-  const { script, module, args = [] } = (task.request as Request).entrypoint ?? {};
-  const what = script ?? (module && `-m ${module}`);
+  const { script, module, command, args = [] } = (task.request as Request).entrypoint ?? {};
+  const what = (script ?? (module && `-m ${module}`)) || command?.join(" ");
   return what ? [[what, ...args].join(" ")] : [];
 }
 

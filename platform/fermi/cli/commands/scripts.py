@@ -53,6 +53,8 @@ def scripts(
 @fields.add_field_options(ExportRequest)
 @click.option("--script", help=_("OPTION_SCRIPTS_SCRIPT"))
 @click.option("--module", metavar="MODULE", help=_("OPTION_MODULE"))
+@click.option("--command", is_flag=True, help=_("OPTION_COMMAND"))
+@click.option("--processes", type=click.Choice(["gpu", "node"]), help=_("OPTION_PROCESSES"))
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def render(
     session: Session, target: str, folder: str | None, force: bool, task_id: str | None, file: str | None, **given: Any
@@ -87,7 +89,7 @@ def _read_script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
 
 def _build_request(
     file: Mapping[str, Any], *, nodes: tuple[str, ...], emulated: bool, master: str | None, script: str | None,
-    module: str | None, args: tuple[str, ...], **given: Any,
+    module: str | None, command: bool, processes: str | None, args: tuple[str, ...], **given: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the file's request with the options applied."""
     request = dict(file)
@@ -101,7 +103,7 @@ def _build_request(
             **fields.read_section(request, fields.DISTRIBUTED_CONFIG, dict),
             "masterNode": master,
         }
-    if found := make_entrypoint(script, module, args):
+    if found := make_entrypoint(script, module, args, command=command, processes=processes, file=request):
         request["entrypoint"] = found
     return request
 

@@ -23,7 +23,7 @@ from fermi.jobs import effective_batch as effective
 from fermi.jobs import options, recipes
 from fermi.jobs.spec import JobSpec, Late, Plan, Problem, Proposal, Value
 
-__all__ = ["INFO", "OPTIONS", "PRELOAD", "effective_batch", "plan", "problems", "propose", "splits", "warnings"]
+__all__ = ["INFO", "OPTIONS", "PRELOAD", "Late", "effective_batch", "plan", "problems", "propose", "splits", "warnings"]
 
 INFO = Info(
     label="Megatron-LM",
@@ -94,4 +94,4 @@ def _build_command(spec: JobSpec, arguments_given: dict[str, Any]) -> tuple[Valu
         return recipes.build_command(replace(spec, hyperparameters=rest), "fermi.train.train_megatron", arguments_given)
     own = spec.entrypoint
     appended = arguments.list_words(arguments_given) if options.read_option(spec, OPTIONS, "appendArguments") else []
-    return (Late.PYTHON, "-u", *own.words, *appended, *own.args)
+    return own.build_command(appended)

@@ -24,7 +24,7 @@ from fermi.jobs import options, recipes
 from fermi.jobs.rank_env import COMPILE_PATH, COMPILE_VARIABLE
 from fermi.jobs.spec import Entrypoint, JobSpec, Late, Plan, Problem, Proposal, Value
 
-__all__ = ["INFO", "OPTIONS", "PRELOAD", "effective_batch", "plan", "problems", "propose", "splits", "warnings"]
+__all__ = ["INFO", "OPTIONS", "PRELOAD", "Late", "effective_batch", "plan", "problems", "propose", "splits", "warnings"]
 
 INFO = Info(
     label="Megatron-LM + DeepSpeed",
@@ -101,7 +101,7 @@ def plan(spec: JobSpec) -> Plan:
     split = search.choose_split(request)
     given = launch.build_arguments(spec, request, split)
     appended = arguments.list_words(given) if options.read_option(spec, OPTIONS, "appendArguments") else []
-    command = (Late.PYTHON, "-u", *script.words, *appended, *script.args)
+    command = script.build_command(appended)
     env: dict[str, Value] = {
         "FERMI_DEEPSPEED_CONFIG": launch.CONFIG_FILE,
         COMPILE_VARIABLE: COMPILE_PATH,  # see docs/decisions/0008
