@@ -7,9 +7,12 @@ A bar of tqdm, pip, wget or Keras prints its states one over the other, and a li
 A carriage return goes back to the beginning of the line, so the text after it replaces the text before. A program that
 prints a shorter state pads it with spaces (`tqdm/std.py`, `status_printer`) or erases the line with EL, `ESC [ K`
 (ECMA-48, 8.3.41). A backspace goes back by one character. Codes that leave the line (cursor up) stay unchanged.
+Frames of records (`fermi.runner.record_frames`), which terminals ignore, are left out.
 """
 
 import re
+
+from fermi.runner.record_frames import strip_frames
 
 _ESCAPE_CODE = re.compile(rb"\x1b\[[0-9;?]*[A-JL-Za-z]")
 """Colours and the like, which show nothing by themselves; not EL, after which a line is empty."""
@@ -22,16 +25,16 @@ def find_newest_state(line: bytes) -> tuple[int, bytes]:
     """Return the offset in `line` (without its line feed) at which the state begins that a terminal shows last, and the
     text shown. A line without carriage returns has one state: all of it."""
     if b"\r" not in line:
-        return 0, _apply_erasures(line)
+        return 0, _apply_erasures(strip_frames(line))
     begin = _find_newest_start(line)
-    return begin, _apply_erasures(line[begin:].partition(b"\r")[0]).rstrip(b" ")
+    return begin, _apply_erasures(strip_frames(line[begin:]).partition(b"\r")[0]).rstrip(b" ")
 
 
 def render_lines(lines: bytes) -> bytes:
     """Return `lines` with only the newest state of each line."""
     if b"\r" not in lines and b"\b" not in lines and b"\x1b" not in lines:
         return lines
-    return b"\n".join(find_newest_state(line)[1] for line in lines.split(b"\n"))
+    return b"\n".join(find_newest_state(line)[1] for line in strip_frames(lines).split(b"\n"))
 
 
 def _find_newest_start(line: bytes) -> int:
@@ -39,7 +42,7 @@ def _find_newest_start(line: bytes) -> int:
     `print("10%", end="\\r")`."""
     end = len(line)
     while (at := line.rfind(b"\r", 0, end)) >= 0:
-        if at + 1 < end and _ESCAPE_CODE.sub(b"", line[at + 1 : end]):
+        if at + 1 < end and _ESCAPE_CODE.sub(b"", strip_frames(line[at + 1 : end])):
             return at + 1
         end = at
     return 0

@@ -8,6 +8,7 @@ import pytest
 
 from apps.training.logs import first_error, levels, pages
 from apps.training.models import Attempt, Task
+from fermi.runner.record_frames import format_frame
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT
 
@@ -250,6 +251,64 @@ def test_a_download_has_rendered_lines(task, write, monkeypatch):
     text = f"a\r\n{BARS}\n{'x' * 5000}\n\r 1%\r 2%"
     write(text)
     assert b"".join(pages.LogPageReader(task, 1).iterate_log(0)).decode() == f"a\n 100%|#\n{'x' * 5000}\n 2%"
+
+
+WITHIN, OWN_LINE = (format_frame(b'{"values":{"error":1.0}}', own_line=own).decode() for own in (False, True))
+
+
+def test_lines_that_hold_frames_only_are_no_lines(list_texts, write, colleague, task):
+    write(f"{OWN_LINE * 2}a{WITHIN}b\n{OWN_LINE}\n{WITHIN}half{OWN_LINE} of it\n{BARS}{WITHIN * 2}\nend\n{OWN_LINE}")
+    for tail in ("true", "false"):
+        assert list_texts(tail=tail) == ["ab", "", "half of it", " 100%|#", "end"]
+    assert list_texts(search="error") == []
+    page = colleague.get(f"/training-tasks/{task.pk}/logs").data
+    assert page["lines"][0] == {"offset": len(OWN_LINE * 2), "text": "ab"}
+    for line in page["lines"]:
+        again = colleague.get(f"/training-tasks/{task.pk}/logs", cursor=f"1@0:{line['offset']}").data["lines"]
+        assert again[0] == line
+
+
+def test_frames_after_a_progress_bar_do_not_show_it_again(colleague, task, write):
+    def read(cursor: str = "") -> tuple[list[Any], str]:
+        page = colleague.get(f"/training-tasks/{task.pk}/logs", cursor=cursor).data
+        assert page["end"] is True
+        return page["lines"], page["cursor"]
+
+    write(f"a\n\r 1%|#{WITHIN}")
+    lines, cursor = read()
+    assert lines[1:] == [{"offset": 3, "text": " 1%|#", "open": True}]
+    for frames in (WITHIN * 2, WITHIN * 2 + WITHIN[:7], WITHIN * 3):
+        write(f"a\n\r 1%|#{frames}")
+        assert read(cursor) == ([], cursor)
+    bar = f"a\n\r 1%|#{WITHIN * 3}\r 2%|#"
+    write(bar + WITHIN[:-1])
+    lines, cursor = read(cursor)
+    assert lines == [{"offset": bar.rindex("\r") + 1, "text": " 2%|#", "open": True}]
+    write(f"{bar}{WITHIN}|\n")
+    assert [line["text"] for line in read(cursor)[0]] == [" 2%|#|"]
+
+
+@pytest.mark.parametrize("tail", ["true", "false"])
+def test_megabytes_of_frames_hide_no_line(list_texts, write, monkeypatch, tail):
+    monkeypatch.setattr(pages, "MAX_SCAN_BYTES", 1 << 21)
+    write("one\n" + OWN_LINE * 20_000 + "two\n\r 1%" + WITHIN * 20_000 + "\r 2%")
+    assert list_texts(tail=tail, limit=5)[-2:] == [" 1%", " 2%"], "a state that frames separate is a line of its own"
+    write("one\n" + OWN_LINE * 20_000 + "two\n")
+    assert list_texts(tail=tail, limit=5) == ["one", "two"]
+
+
+@pytest.mark.parametrize("size", [100, 1000, 1 << 18])
+def test_a_download_has_no_frames(task, write, monkeypatch, size):
+    monkeypatch.setattr(pages, "PIECE_BYTES", size)
+    write(f"{OWN_LINE * 2}a{WITHIN}b\nhalf{OWN_LINE} of it\n{BARS}{WITHIN * 2}\nend{WITHIN}")
+    assert b"".join(pages.LogPageReader(task, 1).iterate_log(0)).decode() == "ab\nhalf of it\n 100%|#\nend"
+
+
+def test_the_first_error_is_never_in_a_frame(first, write):
+    write(f"{OWN_LINE}a{WITHIN}\n\r 1%{WITHIN}\r    {WITHIN}\rERROR: {WITHIN}lost\n")
+    assert first(rank="0")["found"]["text"] == "ERROR: lost"
+    write(f"{OWN_LINE}a{WITHIN}\n")
+    assert first(rank="0")["found"] is None
 
 
 def test_an_overwritten_error_is_ignored_and_one_after_a_progress_bar_is_found(first, write):

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fermi.carriage_returns import find_newest_state, render_lines
+from fermi.runner.record_frames import format_frame
 
+FRAME = format_frame(b'{"values":{"a":1}}', own_line=False).decode()
 ROW = "\x1b[31m"
 
 
@@ -34,6 +36,9 @@ ROW = "\x1b[31m"
         ("1/9 [.]\b\b\b\b\b\b\b\r2/9 [=]", 15, "2/9 [=]"),  # Keras
         ("é 1\b2", 0, "é 2"),
         ("x\b\b\by", 0, "y"),
+        (f"a{FRAME}b", 0, "ab"),
+        (f"\r 1%{FRAME}\r{FRAME} 2%{FRAME}", 33, " 2%"),
+        (f"\r 1%\r{FRAME}", 1, " 1%"),  # a frame alone shows nothing
     ],
 )  # fmt: skip
 def test_the_newest_state_of_a_line_is_returned(line: str, begin: int, shown: str) -> None:

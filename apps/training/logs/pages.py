@@ -28,6 +28,14 @@ from apps.training.logs.levels import MAX_REACH_BYTES, LevelContext, TimestampPa
 from apps.training.models import Task
 from fermi.carriage_returns import find_newest_state, render_lines
 from fermi.jobs.spec import LogChunk
+from fermi.runner.record_frames import (
+    FRAME_START,
+    FrameFilter,
+    find_line_end,
+    find_partial_frame,
+    find_text_end,
+    skip_frames,
+)
 
 PIECE_BYTES = 1 << 18  # bytes read at a time
 MAX_SCAN_BYTES = 1 << 23  # bytes searched for one page; a search with few hits continues with the next page
@@ -81,12 +89,13 @@ class PrintedLine(NamedTuple):
 
 
 class _RawLine(NamedTuple):
-    """A line in a piece of a log. `raw`: what is shown of it; None: nothing, as it was overwritten."""
+    """A line in a piece of a log. `raw`: what is shown of it; None: nothing, as it was overwritten. `open_to`: it is
+    not complete yet, and was printed up to there; 0: it is complete."""
 
     offset: int
     raw: bytes | None
     following: int
-    open: bool = False
+    open_to: int = 0
 
 
 class LogPageReader:
@@ -99,6 +108,7 @@ class LogPageReader:
         self._handle = build_handle(task, attempt)
         self.clock = TimestampParser(lambda: self._begun, settings.LOG_ZONE)
         self._known = {} if contexts is None else contexts
+        self._has_frames = False
 
     def chunk(self, rank: int, cursor: int, limit: int = PIECE_BYTES) -> LogChunk:
         """Return bytes of a rank's log from `cursor` on; a negative cursor counts from the end. Raises BackendError."""
@@ -113,11 +123,11 @@ class LogPageReader:
 
     def iterate_log(self, rank: int) -> Iterator[bytes]:
         """Yield all that is in a rank's log now, piece by piece."""
-        cursor, end, rest = 0, False, b""
+        cursor, end, rest, printed = 0, False, b"", FrameFilter()
         while not end:
             chunk = self.chunk(rank, cursor, PIECE_BYTES)
             cursor, end = chunk.cursor, chunk.end
-            lines, feed, rest = (rest + chunk.data).rpartition(b"\n")
+            lines, feed, rest = (rest + printed.feed(chunk.data)).rpartition(b"\n")
             if feed:
                 yield render_lines(lines) + feed
             begin, _ = find_newest_state(rest)
@@ -152,9 +162,9 @@ class LogPageReader:
             chunk = _cut_chunk(stop, self.chunk(rank, cursor, max(2 * MAX_LINE_BYTES, min(PIECE_BYTES, scan))))
             end = chunk.end
             for found in self._lines(cursor, chunk):
-                offset, raw, cursor, is_open = found
-                if is_open:
-                    shown = chunk.cursor
+                offset, raw, cursor, open_to = found
+                is_open = bool(open_to)
+                shown = open_to or shown
                 if raw is None or (is_open and shown <= begin.shown_to):
                     continue
                 above = above or self.above(rank, begin.offset)
@@ -182,9 +192,19 @@ class LogPageReader:
         scan: int = MAX_SCAN_BYTES,
         until: float | None = None,
     ) -> tuple[list[PrintedLine], LogPosition, bool]:
-        """Return the last `limit` lines, within as many bytes as one page reads, as `page` does."""
-        end = self.chunk(rank, -1).cursor
-        begin = max(0, end - (min(scan, limit * 2048) if log_filter is NO_FILTER else scan))
+        """Return the last `limit` lines, within as many bytes as one page reads, as `page` does. More is read than
+        usual where frames are between the lines."""
+        end, reach = self.chunk(rank, -1).cursor, min(scan, limit * 2048) if log_filter is NO_FILTER else scan
+        while True:
+            found = self._read_tail(rank, max(0, end - reach), limit, log_filter, until)
+            lines, *_ = found
+            if len(lines) >= limit or reach >= min(scan, end) or not self._has_frames or _is_past(until):
+                return found
+            reach = min(scan, 4 * reach)
+
+    def _read_tail(
+        self, rank: int, begin: int, limit: int, log_filter: LogFilter, until: float | None
+    ) -> tuple[list[PrintedLine], LogPosition, bool]:
         if begin and (whole := _LINE_START.search(self.chunk(rank, begin).data)):
             begin += whole.start()
         lines: list[PrintedLine] = []
@@ -211,22 +231,36 @@ class LogPageReader:
         return above
 
     def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[_RawLine]:
-        """Yield each whole line of a chunk, and what there is of the next one."""
+        """Yield each whole line of a chunk, and what there is of the next one. A line begins after the frames before
+        it."""
         data, begin = chunk.data, 0
-        while (newline := data.find(b"\n", begin)) >= 0:
+        framed = FRAME_START in data
+        self._has_frames |= framed
+        while True:
+            if framed and (text := skip_frames(data, begin)) > begin:
+                begin = text
+                yield _RawLine(cursor + begin, None, cursor + begin)
+            newline = find_line_end(data, begin) if framed else data.find(b"\n", begin)
+            if newline < 0:
+                break
             state, shown = find_newest_state(data[begin:newline])
             yield _RawLine(cursor + begin + state, shown[:MAX_LINE_BYTES], cursor + newline + 1)
             begin = newline + 1
-        rest = data[begin:]
+        rest = data[begin : find_partial_frame(data)]
         if not rest:
             return
         state, shown = find_newest_state(rest)
         offset, length = cursor + begin + state, len(rest) - state
         again = offset - 1 if state else offset  # from its carriage return on, by which it is known
-        if length >= MAX_LINE_BYTES or (chunk.end and self._has_ended):
-            yield _RawLine(offset, shown[:MAX_LINE_BYTES], offset + min(length, MAX_LINE_BYTES))
+        too_long = length >= MAX_LINE_BYTES and (len(shown) >= MAX_LINE_BYTES or not (framed and chunk.end))
+        if too_long or (chunk.end and self._has_ended):
+            piece = rest[state : state + MAX_LINE_BYTES]
+            if framed:
+                piece = piece[: find_partial_frame(piece)]
+                shown = find_newest_state(piece)[1]
+            yield _RawLine(offset, shown[:MAX_LINE_BYTES], offset + len(piece))
         elif chunk.end and b"\r" in rest:
-            yield _RawLine(offset, shown, again, open=True)
+            yield _RawLine(offset, shown, again, open_to=cursor + begin + find_text_end(rest))
         elif state:
             yield _RawLine(offset, None, again)
 

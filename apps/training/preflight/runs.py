@@ -30,6 +30,7 @@ from fermi.jobs.run_location import LOCATIONS_KEPT
 from fermi.jobs.spec import JobSpec
 from fermi.jobs.user_paths import CHECKPOINTS_FOLDER
 from fermi.preflight import PREFLIGHT, verdict
+from fermi.runner.record_frames import strip_frames
 
 MAX_OUTPUT_BYTES = 8 << 20
 """Most bytes of a node's output that are parsed."""
@@ -114,7 +115,7 @@ def judge_output(run: Task, attempt: int) -> dict[str, Any]:
 def _read_facts(run: Task, attempt: int) -> Iterator[dict[str, Any]]:
     backend, handle = get_backend(run.cluster), build_handle(run, attempt)
     for rank in range(run.world_size):
-        yield from verdict.parse_facts(backend.logs(handle, rank, 0, MAX_OUTPUT_BYTES).data)
+        yield from verdict.parse_facts(strip_frames(backend.logs(handle, rank, 0, MAX_OUTPUT_BYTES).data))
 
 
 def finish_test(run: Task, found: dict[str, Any]) -> None:

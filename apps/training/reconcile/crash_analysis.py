@@ -24,6 +24,7 @@ from fermi.engines import failure_cause
 from fermi.jobs.causes import RANK_CODES, RANK_FAILED, RANK_KILLED
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import JobSpec, RankStatus
+from fermi.runner.record_frames import read_tail
 
 log = logging.getLogger(__name__)
 
@@ -170,7 +171,7 @@ def _explain_failure(
 
     def tail(rank: int) -> bytes:
         try:
-            return backend.logs(handle, rank, -tracebacks.MAX_BYTES, tracebacks.MAX_BYTES).data
+            return read_tail(lambda size: backend.logs(handle, rank, -size, size).data, tracebacks.MAX_BYTES)
         except BackendError:
             return b""
 

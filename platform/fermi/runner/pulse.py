@@ -9,7 +9,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from fermi.probe.reader import PageValues
 from fermi.probe.setup import RankFiles
@@ -27,8 +27,6 @@ CLOCK_PATTERN = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d(?:[.,]\d+)?Z?
 MAX_LINES = 64
 """Of a rank's last different lines: repeated output, such as a traceback in a loop, is within."""
 TAIL_BYTES = 2048
-MAX_TAIL_REACH_BYTES = 32 << 10
-"""Bytes at the end of a log in which TAIL_BYTES of output are looked for, between frames."""
 MAX_UNCOUNTED_SECONDS = 5.0
 """So long after it last ran, the thread that counts collectives is not running (see `fermi.probe.collectives`)."""
 MAX_UNANSWERED_SECONDS = 100.0
@@ -262,10 +260,7 @@ class LogFile:
     def tail(self) -> bytes:
         """Return the last bytes that the rank has printed."""
         with contextlib.suppress(OSError), open(self.path, "rb") as file:
-            reach = MAX_TAIL_REACH_BYTES if self.appended else TAIL_BYTES
-            file.seek(max(0, os.fstat(file.fileno()).st_size - reach))
-            data = file.read(reach)
-            return record_frames.strip_frames(data, torn=True)[-TAIL_BYTES:] if self.appended else data
+            return record_frames.read_tail(lambda size: _read_last(file, size), TAIL_BYTES)
         return b""
 
     def append_frames(self, records: Iterable[bytes]) -> None:
@@ -277,6 +272,11 @@ class LogFile:
             self.appended += os.write(log, record_frames.format_frames(records, own_line=own_line))
         finally:
             os.close(log)
+
+
+def _read_last(file: BinaryIO, size: int) -> bytes:
+    file.seek(max(0, os.fstat(file.fileno()).st_size - size))
+    return file.read(size)
 
 
 def _read_main_seconds(pid: int) -> float:

@@ -14,10 +14,12 @@ log takes frames out, and has exactly what the rank printed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 FRAME_START = b"\x1b_fermi"
 MAX_FRAME_BYTES = 3500
+MAX_TAIL_REACH_BYTES = 8 << 20
+"""A rank's last records, all that its queue holds, may come after its last words."""
 _FRAME = re.compile(rb"\x1b_fermi(?:;[ -~]{0,3500}\x1b\\|:[ -~]{0,3500}\x1b\\\n)")
 _PARTIAL = re.compile(rb"\x1b_fermi(?:[;:][ -~]{0,3500}(?:\x1b\\?)?)?\Z")
 _TORN = re.compile(rb"\A[ -~]{0,3500}(?:\x1b\\|\\)\n?")
@@ -76,6 +78,16 @@ def find_partial_frame(data: bytes) -> int:
     return len(data)
 
 
+def find_text_end(data: bytes) -> int:
+    """Return where the text ends that only whole frames follow."""
+    end = len(data)
+    for begin, behind, _ in reversed([*iterate_frames(data)]):
+        if behind != end:
+            break
+        end = begin
+    return end
+
+
 def find_line_end(data: bytes, begin: int) -> int:
     """Return where the line ends that begins at `begin`: the place of its line feed, which is not that of a frame; -1
     if it does not end in the data."""
@@ -89,6 +101,18 @@ def find_line_end(data: bytes, begin: int) -> int:
                 return -1
         at = data.find(FRAME_START, found.end() if found else at + 1, end)
     return end
+
+
+def read_tail(read: Callable[[int], bytes], size: int) -> bytes:
+    """Return the last `size` bytes of a log without its frames. `read` returns the last bytes of the log, as many as
+    requested. Fewer are returned where more than MAX_TAIL_REACH_BYTES of frames are between them."""
+    reach = size
+    while True:
+        data = read(reach)
+        printed = strip_frames(data, torn=True) if FRAME_START[:1] in data else data
+        if len(data) < reach or len(printed) >= size or reach >= MAX_TAIL_REACH_BYTES or printed is data:
+            return printed[-size:]
+        reach = min(16 * reach, MAX_TAIL_REACH_BYTES)
 
 
 class FrameFilter:
