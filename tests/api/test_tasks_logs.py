@@ -246,6 +246,21 @@ def test_a_line_has_the_same_offset_wherever_reading_starts(colleague, task, wri
         assert read(begin) == whole[1:]
 
 
+def test_colours_are_no_text_for_searches_and_levels(list_texts, write, first):
+    red = "\x1b[31m2026-11-22 10:00:05 ERR\x1b[1mOR\x1b[0m lost"
+    write(f"\x1b[32mINFO\x1b[0m: begin\n{red}\n\x1b[1mCRITICAL\x1b[0m: end\n31m is text\n")
+    assert list_texts(rank="0", search="error lost") == [red]
+    assert list_texts(rank="0", search="^\\S+ \\S+ error lost$", regex="true") == [red]
+    assert list_texts(rank="0", search="31m") == ["31m is text"]
+    assert list_texts(rank="0", level="error") == [red, "\x1b[1mCRITICAL\x1b[0m: end", "31m is text"]
+    assert first(rank="0")["found"]["text"] == red
+
+
+def test_a_coloured_word_is_the_first_error(write, first):
+    write("begin\n\x1b[91mCRITICAL\x1b[0m: lost\n")
+    assert first(rank="0")["found"]["text"] == "\x1b[91mCRITICAL\x1b[0m: lost"
+
+
 def test_a_download_has_rendered_lines(task, write, monkeypatch):
     monkeypatch.setattr(pages, "PIECE_BYTES", 1 << 10)
     text = f"a\r\n{BARS}\n{'x' * 5000}\n\r 1%\r 2%"

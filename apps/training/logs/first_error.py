@@ -14,13 +14,14 @@ from apps.training.logs import levels, pages
 from apps.training.logs.pages import MAX_LINE_BYTES, LogPageReader, PrintedLine
 from apps.training.models import Task
 from fermi.carriage_returns import find_newest_state
+from fermi.terminal_codes import remove_codes
 
 WINDOW_BYTES = 32 << 20  # bytes at each end of all logs together
 PIECE_BYTES = 1 << 20  # bytes read at a time
 
 ERROR_HINTS = (
-    r"(?i)\b(?:err|crit|critical|fatal|severe)\b|(?:error|exception|interrupt)\b|traceback|terminate called"
-    r"|segmentation fault|aborted|[efc]\d{3,4} \d\d:|\[nemo [ec] |: [efc] "
+    r"(?i)(?:\b|\[[0-9;]*m)(?:err|crit|critical|fatal|severe)\b|(?:error|exception|interrupt)\b|traceback"
+    r"|terminate called|segmentation fault|aborted|[efc]\d{3,4} \d\d:|\[nemo [ec] |: [efc] "
 )
 """Matches each line that says it is an error, and few others. Only matching lines are parsed."""
 
@@ -109,10 +110,11 @@ def _search_piece(reader: LogPageReader, rank: int, begin: int, data: bytes, sta
         if line >= stop:
             return None
         state, shown = find_newest_state(data[line:start].removesuffix(b"\n"))
-        text = shown[:MAX_LINE_BYTES].decode(errors="replace")
-        if (said := levels.parse_level(text, reader.clock)).level == "error":
+        shown = shown[:MAX_LINE_BYTES]
+        text, plain = shown.decode(errors="replace"), remove_codes(shown).decode(errors="replace")
+        if (said := levels.parse_level(plain, reader.clock)).level == "error":
             offset = begin + line + state
-            level, at = reader.above(rank, offset).classify_line(offset, text)
+            level, at = reader.above(rank, offset).classify_line(offset, plain)
             return ErrorLine(PrintedLine(rank, offset, text, level, at), said.at)
     return None
 

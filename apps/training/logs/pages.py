@@ -7,6 +7,8 @@
 Of a line that was overwritten (a progress bar) the newest state is shown, also while the line is not complete (`open`):
 it is shown again as it grows, and last when it has ended. Its offset is where that state begins, so a line has the same
 offset wherever reading began.
+
+Escape sequences such as colours stay in the text. Searches and levels see the text without them.
 """
 
 import re
@@ -36,6 +38,7 @@ from fermi.runner.record_frames import (
     find_text_end,
     skip_frames,
 )
+from fermi.terminal_codes import remove_codes
 
 PIECE_BYTES = 1 << 18  # bytes read at a time
 MAX_SCAN_BYTES = 1 << 23  # bytes searched for one page; a search with few hits continues with the next page
@@ -168,13 +171,15 @@ class LogPageReader:
                 if raw is None or (is_open and shown <= begin.shown_to):
                     continue
                 above = above or self.above(rank, begin.offset)
-                if every or log_filter.accepts_text(raw):
-                    text = raw.decode(errors="replace")
-                    level, at = (copy(above) if is_open else above).classify_line(offset, text)
+                plain = remove_codes(raw)
+                if every or log_filter.accepts_text(plain):
+                    level, at = (copy(above) if is_open else above).classify_line(
+                        offset, plain.decode(errors="replace")
+                    )
                     if every or log_filter.accepts_level(level, at):
-                        lines.append(PrintedLine(rank, offset, text, level, at, is_open))
+                        lines.append(PrintedLine(rank, offset, raw.decode(errors="replace"), level, at, is_open))
                 elif not is_open:
-                    above.skip(offset, raw)
+                    above.skip(offset, plain)
                 if not is_open and (
                     len(lines) == limit or (every and cursor - begin.offset >= scan) or _is_past(until)
                 ):
@@ -227,7 +232,7 @@ class LogPageReader:
         whole = data.find(b"\n") + 1 if begin else 0
         for offset, raw, *_ in self._lines(begin + whole, LogChunk(data[whole:], cursor, end=False)):
             if raw is not None:
-                above.skip(offset, raw)
+                above.skip(offset, remove_codes(raw))
         return above
 
     def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[_RawLine]:

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 
 import click
 from rich.cells import set_cell_size
-from rich.text import Text
 
+from fermi.characters import escape_bidi
 from fermi.cli import output
 from fermi.cli.options import Session
 from fermi.client.logs import LogLine
+from fermi.terminal_codes import keep_colours, remove_codes
 
 LEVEL_COLOURS = {"debug": None, "info": None, "warning": "yellow", "error": "red"}
 
@@ -27,15 +28,21 @@ class LogPrinter:
         if line.open and not line.text:  # a bar that was taken away
             return
         if self._form == "table":
-            colour = LEVEL_COLOURS.get(line.level or "")
-            text = line.text if self._raw else click.style(output.escape_controls(line.text), fg=colour)
-            click.echo(self._mark(line) + text, color=self._raw or None)
+            for row in line.text.split("\n"):  # an open line has several: bars one below the other
+                click.echo(self._mark(line) + self._render_row(row, line.level), color=self._raw or None)
             return
         known = {name: value for name, value in line._asdict().items() if value is not None and value is not False}
         if self._form == "json":
             click.echo(output.format_json(known))
         else:
             click.echo(output.format_yaml([known]), nl=False)
+
+    def _render_row(self, text: str, level: str | None) -> str:
+        """Return the text as printed, or in its own colours, which a pipe does not get, or else in its level's."""
+        if self._raw:
+            return text
+        shown = escape_bidi(keep_colours(text))
+        return shown if "\x1b" in shown else click.style(shown, fg=LEVEL_COLOURS.get(level or ""))
 
     def _mark(self, line: LogLine) -> str:
         return f"[{line.rank}] " if self._marked else ""
@@ -46,7 +53,7 @@ class TerminalLogPrinter(LogPrinter):
 
     def __init__(self, session: Session, raw: bool, marked: bool) -> None:
         super().__init__(session, raw, marked)
-        self._open: dict[int, str] = {}
+        self._open: dict[int, list[str]] = {}
         self._height = 0
 
     def print_log_line(self, line: LogLine) -> None:
@@ -55,7 +62,8 @@ class TerminalLogPrinter(LogPrinter):
         if not line.open:
             super().print_log_line(line)
         elif line.text:
-            self._open[line.rank] = self._mark(line) + output.escape_controls(Text.from_ansi(line.text).plain)
+            rows = escape_bidi(remove_codes(line.text.encode()).decode()).split("\n")
+            self._open[line.rank] = [self._mark(line) + row.expandtabs() for row in rows]
         if self._open:
             self._draw()
 
@@ -67,7 +75,7 @@ class TerminalLogPrinter(LogPrinter):
     def _draw(self) -> None:
         """Draw the open lines. Wider ones are cut off: a wrapped line could not be erased."""
         size = shutil.get_terminal_size()
-        shown = [self._open[rank] for rank in sorted(self._open)][1 - size.lines :]
+        shown = [row for rank in sorted(self._open) for row in self._open[rank]][1 - size.lines :]
         self._height = len(shown)
         click.echo("\n".join(set_cell_size(text, size.columns - 1).rstrip() for text in shown), nl=False)
 

@@ -269,16 +269,36 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J10%\r20%\x9b31m\x7f\tok é 汉"
 SHOWN = "\\x1b]0;owned\\x07\\x1b[2J10%\\r20%\\x9b31m\\x7f\tok é 汉"
 
 
-def test_control_characters_of_a_rank_are_escaped_unless_raw(api: FakeApi, command: Command) -> None:
+def test_control_characters_of_a_rank_are_left_out_unless_raw(api: FakeApi, command: Command) -> None:
     lines = [{"rank": 0, "offset": 0, "text": HOSTILE}]
     api.on("GET", f"{TASK}/logs", data({"rank": 0, "attempt": 1, "lines": lines, "cursor": "c", "end": True}))
-    assert command("logs", "task-1").out == f"{SHOWN}\n"
+    assert command("logs", "task-1").out == "10%20%31m\tok é 汉\n"
     assert command("logs", "task-1", "--raw").out == f"{HOSTILE}\n"
     for form in ("json", "yaml"):
         said = command("logs", "task-1", "-o", form).out
         assert not set(said) & {"\x1b", "\x07", "\r", "\x9b", "\x7f"}
         found = yaml.safe_load(said)
         assert (found if form == "json" else found[0])["text"] == HOSTILE
+
+
+def test_colours_reach_a_terminal_and_nothing_else_that_it_obeys(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        {
+            "rank": 0,
+            "offset": 0,
+            "text": "\x1b]52;c;QQ==\x07\x1b[31mred\x1b[39m\x1b[2J \x1b[1mbold",
+            "level": "warning",
+        },
+        {"rank": 0, "offset": 40, "text": "no colours of its own", "level": "error"},
+    ]
+    api.on("GET", f"{TASK}/logs", data({"rank": 0, "attempt": 1, "lines": lines, "cursor": "c", "end": True}))
+    assert command("logs", "task-1").out == "red bold\nno colours of its own\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    first, second = command("logs", "task-1").out.splitlines()
+    assert first == "\x1b[31mred\x1b[39m \x1b[1mbold\x1b[0m"
+    assert second == "\x1b[31mno colours of its own\x1b[0m"
 
 
 def bars(api: FakeApi) -> None:
@@ -344,13 +364,33 @@ def test_in_a_terminal_progress_bars_stay_at_the_bottom(
     assert seen[-1] == ["[0] begin", "[1] 1: 100%", "[1] 1: end", "[0] 0: 100%", ""]
 
 
+def test_bars_of_one_rank_are_redrawn_below_each_other(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    pages = [("epochs 1/2\nsteps \x1b[31m3/9", True), ("epochs 1/2\nsteps 4/9", True), ("epochs 2/2", False)]
+    ended = task(endedAt="2026-11-21T00:00:00Z", attempt=1)
+    api.on("GET", TASK, *[data(task(endedAt=None, attempt=1))] * (len(pages) - 1), data(ended))
+    replies = [
+        data({"rank": "0", "attempt": 1, "cursor": f"c{at}", "end": True,
+              "lines": [{"offset": at, "text": text, **({"open": True} if is_open else {})}]})
+        for at, (text, is_open) in enumerate(pages)
+    ]  # fmt: skip
+    api.on("GET", f"{TASK}/logs", *replies)
+    seen = screen(command("logs", "task-1", "--follow").out)
+    assert ["epochs 1/2", "steps 3/9"] in seen
+    assert ["epochs 1/2", "steps 4/9"] in seen
+    assert seen[-1] == ["epochs 2/2", ""]
+
+
 def test_without_a_terminal_each_state_of_a_bar_is_a_line(
     api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "POLL_SECONDS", 0.001)
     bars(api)
     said = command("logs", "task-1", "--rank", "all", "--follow").out.splitlines()
-    assert said[:3] == ["[0] begin", "[0] 0: 1%", "[1] 1: \\x1b[31m1%"]
+    assert said[:3] == ["[0] begin", "[0] 0: 1%", "[1] 1: 1%"]
     assert said[3:] == ["[0] 0: 2%", "[1] 1: 100%", "[1] 1: end", f"[0] 0: 9%{'9' * 100}", "[0] 0: 100%"]
     open_line = {"rank": 0, "offset": 7, "text": " 3%", "open": True}
     api.on("GET", f"{TASK}/logs", data({"rank": "0", "attempt": 1, "lines": [open_line], "cursor": "c", "end": True}))

@@ -124,7 +124,7 @@ def test_logs_are_read_to_the_end(api: FakeApi, command: Command) -> None:
         return data({"text": ["one\n", "\x1b[2Jtwo\n", ""][at], "cursor": min(at + 1, 2), "end": at >= 1})
 
     api.on("GET", "/dev-environments/env-001/logs", read)
-    assert command("environments", "logs", "mine").out == "one\n\\x1b[2Jtwo\n"
+    assert command("environments", "logs", "mine").out == "one\ntwo\n"
     assert command("environments", "logs", "mine", "--raw").out == "one\n\x1b[2Jtwo\n"
 
 
