@@ -1,5 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import { http, unwrapResponse } from "./client";
+import { removeCodes } from "@/lib/ansi";
 import type { paths } from "./schema";
 import { taskKeys } from "./tasks";
 
@@ -11,7 +12,10 @@ export interface LogLine {
   rank: number;
   /** Bytes from the start of the rank's log. Of an overwritten line, the start of its newest text. */
   offset: number;
+  /** Without escape sequences. */
   text: string;
+  /** The text as it was printed, if it has escape sequences such as colours. */
+  printed?: string | undefined;
   level?: LogLevel | undefined;
   /** Unix milliseconds, if the line has a time. */
   at?: number | undefined;
@@ -64,8 +68,17 @@ export const EMPTY_LOG: Log = {
 export const logsKey = (id: string) => [...taskKeys.one(id), "logs"] as const;
 export const logKey = (id: string, attempt: number, rank: RankChoice) => [...logsKey(id), attempt, rank] as const;
 
-export function parseLogLine(rank: number, { offset, text, level, time, open }: ApiLogLine): LogLine {
-  return { rank, offset, text, level: level ?? undefined, at: time ? Date.parse(time) : undefined, open };
+export function parseLogLine(rank: number, { offset, text: printed, level, time, open }: ApiLogLine): LogLine {
+  const text = removeCodes(printed);
+  return {
+    rank,
+    offset,
+    text,
+    printed: text === printed ? undefined : printed,
+    level: level ?? undefined,
+    at: time ? Date.parse(time) : undefined,
+    open,
+  };
 }
 
 /**
@@ -117,24 +130,16 @@ export const logQuery = (id: string, attempt: number, rank: RankChoice) =>
     structuralSharing: false,
   });
 
-/** The newest line of a rank without colour codes, refreshed while the pointer is on the rank. */
+/** The newest line of a rank, refreshed while the pointer is on the rank. */
 export const lastLineQuery = (id: string, attempt: number, rank: number, live: boolean) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "last-line", attempt, rank] as const,
     queryFn: async () => {
       const page = await readPage(id, { rank: String(rank), attempt, tail: true, limit: 1 });
-      return stripAnsi(page.lines.at(-1)?.text ?? "");
+      return page.lines.at(-1)?.text ?? "";
     },
     refetchInterval: live ? 2_000 : false,
   });
-
-// eslint-disable-next-line no-control-regex
-const ANSI = /\u001b\[[0-9;?]*[A-Za-z]/g;
-
-/** Removes colour codes for terminals. */
-export function stripAnsi(text: string): string {
-  return text.replace(ANSI, "");
-}
 
 /** Returns what a terminal shows of a line with carriage returns: for a progress bar, its newest state. */
 export function getOverwrittenText(line: string): string {

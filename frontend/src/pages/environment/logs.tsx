@@ -2,7 +2,8 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { environmentLogQuery } from "@/api/managed-environments";
-import { getOverwrittenText, stripAnsi } from "@/api/logs";
+import { getOverwrittenText } from "@/api/logs";
+import { removeCodes } from "@/lib/ansi";
 import { LoadError, Loading } from "@/ui/errors";
 import { VirtualList } from "@/ui/virtual-list";
 
@@ -15,7 +16,13 @@ export function EnvironmentLogs({ id, run }: { id: string; run: number }) {
   const [follow, setFollow] = useState(true);
   const text = log.data?.text ?? "";
   const lines = useMemo(
-    () => (text ? stripAnsi(text).replace(/\n$/, "").split("\n").map(getOverwrittenText) : []),
+    () =>
+      text
+        ? text
+            .replace(/\n$/, "")
+            .split("\n")
+            .map((line) => removeCodes(getOverwrittenText(line)))
+        : [],
     [text],
   );
   if (log.isError && !log.data) return <LoadError error={log.error} retry={() => void log.refetch()} />;

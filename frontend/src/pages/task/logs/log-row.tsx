@@ -1,6 +1,8 @@
 import { Crosshair } from "lucide-react";
+import { type ReactNode, useMemo } from "react";
 import { useTranslation } from "react-i18next";
-import { type LogLevel, type LogLine, stripAnsi } from "@/api/logs";
+import type { LogLevel, LogLine } from "@/api/logs";
+import { chooseReadable, type ColouredRun, parseColours } from "@/lib/ansi";
 import { cx } from "@/lib/cx";
 import { formatTime, formatDateTime } from "@/lib/format";
 import { type MatchFinder, useMatches } from "./match-finder";
@@ -31,8 +33,9 @@ interface LogRowProps {
 
 export function LogRow({ line, withRank, withTime, chosen, needle, marker, onShow }: LogRowProps) {
   const { t } = useTranslation();
+  const runs = useMemo(() => (line?.printed ? parseColours(line.printed) : []), [line]);
   if (!line) return null;
-  const text = stripAnsi(line.text);
+  const { text } = line;
   const [sign, ink] = LEVEL_LETTERS[line.level ?? "info"] ?? ["", ""];
   const show = onShow && (() => onShow(line));
   const time = line.at === undefined ? undefined : new Date(line.at).toISOString();
@@ -78,31 +81,72 @@ export function LogRow({ line, withRank, withTime, chosen, needle, marker, onSho
       {withRank && <span className="mr-3 w-6 shrink-0 text-right text-accent-ink select-none">{line.rank}</span>}
       <span>
         {marker ? (
-          <ExpressionMatches text={text} marker={marker} />
+          <ExpressionMatches text={text} runs={runs} marker={marker} />
         ) : (
-          <HighlightedText text={text} spans={needle ? findText(text, needle) : []} />
+          <HighlightedText text={text} runs={runs} spans={needle ? findText(text, needle) : []} />
         )}
       </span>
     </div>
   );
 }
 
-function ExpressionMatches({ text, marker }: { text: string; marker: MatchFinder }) {
-  return <HighlightedText text={text} spans={useMatches(marker, text) ?? []} />;
+interface TextProps {
+  text: string;
+  runs: ColouredRun[];
 }
 
-function HighlightedText({ text, spans }: { text: string; spans: MatchSpan[] }) {
-  if (spans.length === 0) return text;
+function ExpressionMatches({ text, runs, marker }: TextProps & { marker: MatchFinder }) {
+  return <HighlightedText text={text} runs={runs} spans={useMatches(marker, text) ?? []} />;
+}
+
+function HighlightedText({ text, runs, spans }: TextProps & { spans: MatchSpan[] }) {
+  const part = (from: number, to: number | undefined) => <ColouredText text={text} runs={runs} from={from} to={to} />;
+  if (spans.length === 0) return part(0, undefined);
   const ends = [0, ...spans.map(([, to]) => to)];
   return (
     <>
       {spans.map(([from, to], index) => (
         <span key={from}>
-          {text.slice(ends[index], from)}
+          {part(ends[index] ?? 0, from)}
           <mark>{text.slice(from, to)}</mark>
         </span>
       ))}
-      {text.slice(ends.at(-1))}
+      {part(ends.at(-1) ?? 0, undefined)}
     </>
+  );
+}
+
+/** The text from one place to another, in its colours. What is marked has the colours of the mark instead. */
+function ColouredText({ text, runs, from, to = text.length }: TextProps & { from: number; to: number | undefined }) {
+  const parts: ReactNode[] = [];
+  let at = from;
+  for (const run of runs) {
+    const [begin, end] = [Math.max(run.from, at), Math.min(run.to, to)];
+    if (begin >= end) continue;
+    parts.push(text.slice(at, begin), <Run key={begin} run={run} text={text.slice(begin, end)} />);
+    at = end;
+  }
+  parts.push(text.slice(at, to));
+  return parts;
+}
+
+function Run({ run, text }: { run: ColouredRun; text: string }) {
+  const { foreground, background } = run;
+  const className = cx(
+    !background && foreground && "printed-colour",
+    run.reverse && "bg-ink text-sunken",
+    run.bold && "font-bold",
+    run.dim && !background && !foreground && "text-muted",
+    run.italic && "italic",
+    run.underline && "underline",
+    run.strikethrough && "line-through",
+  );
+  const style = background
+    ? { background: `rgb(${background})`, color: `rgb(${chooseReadable(foreground, background)})` }
+    : foreground && { "--printed": `rgb(${foreground})` };
+  return (
+    <span className={className || undefined} style={style || undefined}>
+      {text}
+    </span>
   );
 }

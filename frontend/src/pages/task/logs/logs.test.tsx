@@ -81,6 +81,31 @@ test("a plain text is found without asking, and all of it is marked", async () =
   expect(asked.filter((query) => query.get("search"))).toEqual([]); // what follows the log may ask meanwhile
 });
 
+test("colours are shown, and a search sees the text alone", async () => {
+  const red = "\u001b[31m";
+  LOGS[0]?.push({
+    offset: 39,
+    text: `${red}bad\u001b[0m loss \u001b]52;c;QQ==\u0007\u001b[1;38;5;208mhot\u001b[m`,
+    time: at(5),
+  });
+  try {
+    renderAt("/training/task-1");
+    platformHandlers.use(http.get(apiUrl("/training-tasks/task-1"), () => respondWith(task)));
+    await screen.findByText("4 行");
+    expect(rows().at(-1)).toBe("bad loss hot");
+    const run = screen.getByText("bad");
+    expect([run.className, run.style.getPropertyValue("--printed")]).toEqual(["printed-colour", "rgb(187, 0, 0)"]);
+    expect(screen.getByText("hot").className).toBe("printed-colour font-bold");
+    await userEvent.type(search(), "d loss h");
+    await screen.findByText("1 行匹配");
+    expect(document.querySelector("mark")?.textContent).toBe("d loss h");
+    expect(screen.getByText("ba").className).toBe("printed-colour");
+    expect(screen.getByText("ot").className).toBe("printed-colour font-bold");
+  } finally {
+    LOGS[0]?.pop();
+  }
+});
+
 test("a regular expression is answered by the platform", async () => {
   await opened();
   await userEvent.click(screen.getByRole("button", { name: "正则表达式" }));
