@@ -14,6 +14,7 @@ from apps.training.services.preview import PlatformChoice, TaskPreview, mask_sec
 from fermi.jobs import run_location
 from fermi.jobs.spec import LATE_TEXTS, JobSpec, Plan, Rendered, resolve
 from fermi.planning import plugins, summary
+from fermi.runner import placeholders
 
 
 def serialize_preview(preview: TaskPreview) -> dict[str, Any]:
@@ -22,6 +23,9 @@ def serialize_preview(preview: TaskPreview) -> dict[str, Any]:
     return {
         "problems": [task_presenter.serialize_problem(problem) for problem in preview.problems],
         "warnings": [task_presenter.serialize_warning(warning.code, warning.params) for warning in draft.warnings],
+        "missingArguments": [
+            warning.params["argument"] for warning in draft.warnings if warning.code == "SCRIPT_NEEDS_ARGUMENT"
+        ],
         "chosen": preview.chosen and _serialize_choice(preview.chosen),
         "worldSize": job.world_size if job else 0,
         "nodeCount": len(job.nodes) if job else 0,
@@ -45,8 +49,9 @@ def _serialize_rendered(rendered: tuple[Plan, Rendered] | None, secrets: Mapping
         return {"ranks": [], "files": [], "artifacts": [], "command": []}
     plan, sent = rendered
     files, artifacts = task_presenter.serialize_artifacts(sent.to_json()["artifacts"])
-    command = [resolve(word, LATE_TEXTS) for word in plan.nodes[0].command]
-    return {"ranks": _serialize_ranks(plan, secrets), "files": files, "artifacts": artifacts, "command": command}
+    ranks = _serialize_ranks(plan, secrets)
+    command = [placeholders.fill_text(resolve(word, LATE_TEXTS), ranks[0]["env"]) for word in plan.nodes[0].command]
+    return {"ranks": ranks, "files": files, "artifacts": artifacts, "command": command}
 
 
 def _serialize_choice(chosen: PlatformChoice) -> dict[str, Any]:
@@ -103,11 +108,14 @@ def _serialize_ranks(plan: Plan, secrets: Mapping[str, str]) -> list[dict[str, A
                 "environmentId": node.node.id,
                 "environmentName": node.node.name,
                 "device": process.device,
-                "env": {
-                    **shared,
-                    **secrets,
-                    **{name: resolve(value, LATE_TEXTS) for name, value in process.env.items()},
-                },
+                "env": placeholders.fill_env(
+                    {
+                        **shared,
+                        **secrets,
+                        **{name: resolve(value, LATE_TEXTS) for name, value in process.env.items()},
+                    },
+                    secrets,
+                ),
             }
             for process in node.processes
         ]

@@ -174,7 +174,10 @@ class TaskPreview(serializers.Serializer):
     ranks = PreviewRank(many=True)
     files = NamedText(many=True)
     artifacts = EngineArtifact(many=True)
-    command = serializers.ListField(child=serializers.CharField())
+    command = serializers.ListField(child=serializers.CharField(), help_text="of rank 0")
+    missingArguments = serializers.ListField(
+        child=serializers.CharField(), help_text="that the script declares for its process's place and is not given"
+    )
     problems = ProblemItem(many=True)
     warnings = WarningItem(many=True)
     chosen = ChosenEnvironments(allow_null=True, help_text="null: it names its environments")

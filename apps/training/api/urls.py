@@ -5,6 +5,7 @@ from django.urls import path
 from apps.training.api import (
     diagnosis_rules,
     frameworks,
+    launch_commands,
     limits,
     outputs,
     queue,
@@ -25,6 +26,7 @@ urlpatterns = [
     path("training-tasks/<str:task_id>/code/source", TaskCodeSourceView.as_view()),
     path("training-tasks", views.TasksView.as_view()),
     path("training-tasks/preview", views.TaskPreviewView.as_view()),
+    path("training-tasks/launch-command", launch_commands.LaunchCommandView.as_view()),
     path("task-templates", templates.TemplatesView.as_view()),
     path("task-templates/<str:template_id>", templates.TemplateView.as_view()),
     path("preflights", preflight_api.PreflightsView.as_view()),

@@ -2445,6 +2445,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/launch-command": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Return what a pasted launch command (torchrun, accelerate launch, deepspeed, …) means as a task. Runs
+         *     nothing. 400 for a text that is no command.
+         */
+        post: operations["readLaunchCommand"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/preview": {
         parameters: {
             query?: never;
@@ -4382,6 +4402,46 @@ export interface components {
         JudgedLevel: "pass" | "warn" | "fail" | "unknown";
         /** @enum {string} */
         LanguageEnum: "zh" | "en";
+        LaunchCommandMeaning: {
+            /** @description the request's entrypoint */
+            entrypoint: components["schemas"]["LaunchEntrypoint"];
+            /** @description the command itself, once on each node */
+            asIs: components["schemas"]["LaunchEntrypoint"];
+            /** @description the request's env */
+            env: {
+                [key: string]: string;
+            };
+            /** @description what starts the ranks in it; empty: nothing does */
+            launcher: string;
+            /** @description a name of /frameworks; empty: it asks for none */
+            framework: string;
+            /** @description null: it names no number */
+            gpusPerNode: number | null;
+            /** @description null: it names no number */
+            nodes: number | null;
+            /** @description null: it names no number */
+            maxRestarts: number | null;
+            /** @description what was left out or replaced, and why */
+            notes: components["schemas"]["WarningItem"][];
+            /** @description why it runs as it is; empty: it was understood */
+            unclear: components["schemas"]["WarningItem"][];
+        };
+        LaunchCommandMeaningEnvelope: {
+            data: components["schemas"]["LaunchCommandMeaning"];
+            code: number;
+            message: string;
+        };
+        LaunchCommandRequest: {
+            /** @description as people have it in a README or their history: several lines, variables, prompts */
+            text: string;
+        };
+        LaunchEntrypoint: {
+            script?: string;
+            module?: string;
+            command?: string[];
+            args?: string[];
+            processes: components["schemas"]["ProcessesEnum"];
+        };
         /** @enum {string} */
         LearningRateScalingEnum: "none" | "linear" | "sqrt";
         LifeEvent: {
@@ -5580,6 +5640,8 @@ export interface components {
             message: string;
             hint: string;
         };
+        /** @enum {string} */
+        ProcessesEnum: "gpu" | "node";
         ProjectItem: {
             id: string;
             name: string;
@@ -6655,7 +6717,10 @@ export interface components {
             ranks: components["schemas"]["PreviewRank"][];
             files: components["schemas"]["NamedText"][];
             artifacts: components["schemas"]["EngineArtifact"][];
+            /** @description of rank 0 */
             command: string[];
+            /** @description that the script declares for its process's place and is not given */
+            missingArguments: string[];
             problems: components["schemas"]["ProblemItem"][];
             warnings: components["schemas"]["WarningItem"][];
             /** @description null: it names its environments */
@@ -13494,6 +13559,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskUsageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    readLaunchCommand: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LaunchCommandRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LaunchCommandMeaningEnvelope"];
                 };
             };
             default: {

@@ -1,17 +1,23 @@
 """Builds a task request from a file and from flags. Flags win; names become ids."""
 
+import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
+from fermi import messages
 from fermi.cli import fields
 from fermi.cli.fields import DISTRIBUTED_CONFIG, read_section
 from fermi.cli.name_resolution import NameResolver
 from fermi.cli.output import print_message
-from fermi.cli.texts import _
+from fermi.cli.texts import _, get_language
+from fermi.planning.entry import MAX_SCRIPT_BYTES
+from fermi.planning.launch_commands import recognize_words
 from fermi.planning.request import EXISTING, NEW
+from fermi.planning.shell_text import ShellTextError
 
 NO_VALUE = "none"
 
@@ -43,10 +49,10 @@ def build_request(file: Mapping[str, Any], flags: RequestFlags, names: NameResol
     request = {**file}
     if strange := [key for key in RENDER_ONLY_KEYS if request.pop(key, None) is not None]:
         print_message(_("LEFT_OUT_BY_HAND", keys=", ".join(strange)))
-    enabled = read_section(request, DISTRIBUTED_CONFIG, dict)
     fields.apply_flags(request, flags.fields)
     request = {"launchMode": NEW if request.get("newEnvironments") else EXISTING, **request}
     _set_entrypoint(request, flags)
+    enabled = read_section(request, DISTRIBUTED_CONFIG, dict)
     _set_environments(request, flags, names, distributed=bool(enabled and enabled.get("enabled", True)))
     if spares := list(flags.spares) or read_section(request, "spareEnvironmentIds", list):
         request["spareEnvironmentIds"] = names.environments(spares)
@@ -57,11 +63,53 @@ def build_request(file: Mapping[str, Any], flags: RequestFlags, names: NameResol
 
 
 def _set_entrypoint(request: dict[str, Any], flags: RequestFlags) -> None:
+    if flags.args and not (flags.script or flags.module or flags.command or flags.args[0].startswith("-")):
+        _set_launch_command(request, flags)
+        return
     found = make_entrypoint(
         flags.script, flags.module, flags.args, command=flags.command, processes=flags.processes, file=request
     )
     if found:
         request["entrypoint"] = found
+
+
+def _set_launch_command(request: dict[str, Any], flags: RequestFlags) -> None:
+    """Set what the launch command means that the arguments are, and print it. Raise click.UsageError."""
+    try:
+        found = recognize_words(flags.args, _read_script)
+    except ShellTextError as refused:
+        raise click.UsageError(" ".join(messages.render_text(refused.code, get_language(), **refused.params))) from None
+    entrypoint = found.entrypoint.to_request()
+    if flags.processes:
+        entrypoint["processes"] = flags.processes
+    request["entrypoint"] = entrypoint
+    print_message(_("COMMAND_MEANS", meaning=_describe_entrypoint(entrypoint)))
+    for note in (*found.unclear, *found.notes):
+        print_message(f"  {' '.join(filter(None, messages.render_text(note.code, get_language(), **note.params)))}")
+    if found.entrypoint.command != found.as_is.command:
+        print_message(_("COMMAND_AS_IS"))
+    if env := {**found.env, **read_section(request, "env", dict)}:
+        request["env"] = env
+    if found.max_restarts is not None:
+        request.setdefault("maxRestarts", found.max_restarts)
+    config = read_section(request, DISTRIBUTED_CONFIG, dict)
+    if found.framework and "framework" not in config:
+        request[DISTRIBUTED_CONFIG] = {**config, "framework": found.framework}
+
+
+def _describe_entrypoint(entrypoint: Mapping[str, Any]) -> str:
+    named = ["-m", entrypoint["module"]] if "module" in entrypoint else [entrypoint.get("script", "")]
+    words = shlex.join(entrypoint.get("command") or ["python", *named, *entrypoint["args"]])
+    if entrypoint.get("processes") == "node":
+        return _("ONCE_PER_NODE", command=words)
+    return _("ONCE_PER_GPU", command=words)
+
+
+def _read_script(script: str) -> bytes:
+    """Return the beginning of a script in the working directory; empty where it is not there."""
+    with suppress(OSError, ValueError), open(script, "rb") as file:
+        return file.read(MAX_SCRIPT_BYTES)
+    return b""
 
 
 def make_entrypoint(

@@ -853,6 +853,13 @@ JudgedLevel: TypeAlias = Literal["pass", "warn", "fail", "unknown"]
 LanguageEnum: TypeAlias = Literal["zh", "en"]
 
 
+class LaunchCommandRequest(TypedDict):
+    text: str
+    """
+    as people have it in a README or their history: several lines, variables, prompts
+    """
+
+
 LearningRateScalingEnum: TypeAlias = Literal["none", "linear", "sqrt"]
 
 
@@ -1662,6 +1669,9 @@ class ProblemItem(TypedDict):
     """
     message: str
     hint: str
+
+
+ProcessesEnum: TypeAlias = Literal["gpu", "node"]
 
 
 class ProjectRequest(TypedDict):
@@ -3535,6 +3545,14 @@ class InboxItem(TypedDict):
     """
 
 
+class LaunchEntrypoint(TypedDict):
+    script: NotRequired[str]
+    module: NotRequired[str]
+    command: NotRequired[list[str]]
+    args: NotRequired[list[str]]
+    processes: ProcessesEnum
+
+
 class Limits(TypedDict):
     """
     Limits of a project. Null or an empty list means no limit.
@@ -5014,6 +5032,49 @@ class Inbox(TypedDict):
     pageSize: int
 
 
+class LaunchCommandMeaning(TypedDict):
+    entrypoint: LaunchEntrypoint
+    """
+    the request's entrypoint
+    """
+    asIs: LaunchEntrypoint
+    """
+    the command itself, once on each node
+    """
+    env: dict[str, str]
+    """
+    the request's env
+    """
+    launcher: str
+    """
+    what starts the ranks in it; empty: nothing does
+    """
+    framework: str
+    """
+    a name of /frameworks; empty: it asks for none
+    """
+    gpusPerNode: int | None
+    """
+    null: it names no number
+    """
+    nodes: int | None
+    """
+    null: it names no number
+    """
+    maxRestarts: int | None
+    """
+    null: it names no number
+    """
+    notes: list[WarningItem]
+    """
+    what was left out or replaced, and why
+    """
+    unclear: list[WarningItem]
+    """
+    why it runs as it is; empty: it was understood
+    """
+
+
 class Me(TypedDict):
     username: str
     email: str
@@ -5215,6 +5276,13 @@ class TaskPreview(TypedDict):
     files: list[NamedText]
     artifacts: list[EngineArtifact]
     command: list[str]
+    """
+    of rank 0
+    """
+    missingArguments: list[str]
+    """
+    that the script declares for its process's place and is not given
+    """
     problems: list[ProblemItem]
     warnings: list[WarningItem]
     chosen: ChosenEnvironments | None

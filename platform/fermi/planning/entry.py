@@ -6,6 +6,7 @@ import re
 import token
 import tokenize
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from fermi.jobs.spec import Entrypoint, JobSpec, Problem
 from fermi.planning import variables
@@ -36,6 +37,16 @@ _MESSAGE_NAMES = ("description", "help", "epilog", "usage", "print", "info", "wa
 _LINE_STARTS = (token.NEWLINE, token.INDENT, token.DEDENT)
 """Tokens before a text that stands alone: a docstring."""
 _TEXT_TOKENS = (token.STRING, getattr(token, "FSTRING_MIDDLE", token.STRING))
+_RANK_ARGUMENTS = {
+    "local-rank": "local_rank", "rank": "rank", "world-size": "world_size", "node-rank": "node_rank",
+    "dist-url": "dist_url", "dist-init-method": "dist_url", "init-method": "dist_url", "master-addr": "master",
+    "master-port": "port",
+}  # fmt: skip
+"""Arguments by which a launch by hand gives a process its place, and the placeholders that have it here."""
+_DECLARING = ("add_argument", "option", "Option")
+"""What declares an argument: argparse, click, typer."""
+_ALONE = ("local_rank", "dist_url")
+"""Those that mean a process's place without another one beside them: `--rank` may be of an adapter's matrices."""
 _SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))")
 
 
@@ -84,7 +95,18 @@ def find_warnings(job: JobSpec, text: bytes) -> list[Problem]:
         what, line = starts
         params = {"script": entry.script or entry.paths[0], "what": what, "line": line}
         found.append(Problem(entry.field, "SCRIPT_STARTS_RANKS", params))
+    for missing in find_missing_arguments(entry, text):
+        params = {"script": entry.script or entry.paths[0], "option": missing.option, "line": missing.line}
+        found.append(Problem("entrypoint.args", "SCRIPT_NEEDS_ARGUMENT", {**params, "argument": missing.argument}))
     return found
+
+
+def find_missing_arguments(entry: Entrypoint | None, text: bytes) -> list["RankArgument"]:
+    """Return the arguments that the script declares for its process's place and that the entry does not give it."""
+    if entry is None or entry.starts_ranks or entry.command:
+        return []
+    given = {word.partition("=")[0] for word in entry.args}
+    return [one for one in find_rank_arguments(text) if one.option not in given]
 
 
 def _find_named_launcher(entry: Entrypoint) -> str | None:
@@ -115,18 +137,79 @@ def _find_unexpanded(job: JobSpec) -> Iterator[Problem]:
 def find_rank_start(text: bytes) -> tuple[str, int] | None:
     """Return what in a Python script starts processes that are ranks themselves, and its line, from 1 on. Comments,
     docstrings and messages do not count. None where nothing does, or the text cannot be read."""
+    words = _list_tokens(text)
+    starts = any(one.type == token.NAME and one.string in _STARTERS for one in words)
+    for index, one in enumerate(words):
+        if found := _find_launcher(words, index, starts=starts):
+            return found, one.start[0]
+    return None
+
+
+def _list_tokens(text: bytes) -> list[tokenize.TokenInfo]:
+    """Return the tokens that matter here; of a text that is cut off, or no Python, those before that."""
     words: list[tokenize.TokenInfo] = []
     try:
         for one in tokenize.tokenize(io.BytesIO(text[:MAX_SCRIPT_BYTES]).readline):
             if one.type in (token.NAME, token.OP, *_TEXT_TOKENS, *_LINE_STARTS):
                 words.append(one)
     except (tokenize.TokenError, SyntaxError, UnicodeError):
-        pass  # of a text that is cut off, or no Python: what stands before that
-    starts = any(one.type == token.NAME and one.string in _STARTERS for one in words)
+        pass
+    return words
+
+
+class RankArgument(NamedTuple):
+    """An argument by which a script is given its process's place. `name`: the placeholder that has it; `option`: as the
+    script spells it."""
+
+    name: str
+    option: str
+    required: bool
+    line: int
+
+    @property
+    def argument(self) -> str:
+        """The argument that gives each process its own value."""
+        return f"{self.option}={{{self.name}}}"
+
+
+def find_rank_arguments(text: bytes) -> list[RankArgument]:
+    """Return the arguments that a script declares for its process's place (`--local_rank`), in their order. None where
+    the script reads the place from the variables as well, unless the argument is required."""
+    words = _list_tokens(text)
+    from_env = any(one.type in _TEXT_TOKENS and one.string.strip("rRbBuUfF\"'") in _PLACES for one in words)
+    found: dict[str, RankArgument] = {}
     for index, one in enumerate(words):
-        if found := _find_launcher(words, index, starts=starts):
-            return found, one.start[0]
-    return None
+        if one.type == token.OP and one.string == "(" and index and words[index - 1].string in _DECLARING:
+            options, required = _read_declaration(words, index)
+            for option in options:
+                name = _RANK_ARGUMENTS.get(option.removeprefix("--").replace("_", "-"), "")
+                if name and option.startswith("--") and name not in found and (required or not from_env):
+                    found[name] = RankArgument(name, option, required, one.start[0])
+    return [one for one in found.values() if one.name in _ALONE or len(found) > 1]
+
+
+_PLACES = ("LOCAL_RANK", "RANK", "WORLD_SIZE", "env://")
+_MAX_DECLARATION_TOKENS = 200
+
+
+def _read_declaration(words: list[tokenize.TokenInfo], begin: int) -> tuple[list[str], bool]:
+    """Return the options that a call declares, and whether it says that they are required. `begin`: of its bracket."""
+    options: list[str] = []
+    required, depth = False, 0
+    for index in range(begin, min(begin + _MAX_DECLARATION_TOKENS, len(words))):
+        one = words[index]
+        depth += (one.string in "([{") - (one.string in ")]}") if one.type == token.OP else 0
+        if depth == 0:
+            break
+        if depth == 1 and one.type == token.STRING and words[index - 1].string in ("(", ","):
+            options.append(one.string.strip("rRbBuUfF\"'"))
+        if (
+            depth == 1
+            and one.string == "required"
+            and [each.string for each in words[index + 1 : index + 3]] == ["=", "True"]
+        ):
+            required = True
+    return options, required
 
 
 def _find_launcher(words: list[tokenize.TokenInfo], index: int, *, starts: bool) -> str | None:

@@ -2,6 +2,7 @@
 
     --out={output_dir}/rank-{rank}    is  --out=/srv/fermi/outputs/task-x/rank-3
     --name={{rank}}                   is  --name={rank}
+    --dist-url={dist_url}             is  --dist-url=tcp://10.0.0.1:29500
 
 Any other text in braces stays unchanged, and so does a placeholder for which a rank has no value. Standard library
 only, Python 3.9 or later.
@@ -20,9 +21,15 @@ VARIABLES = {
     "local_rank": "LOCAL_RANK",
     "node_rank": "NODE_RANK",
     "world_size": "WORLD_SIZE",
+    "nnodes": "GROUP_WORLD_SIZE",
+    "nproc_per_node": "LOCAL_WORLD_SIZE",
+    "master": "MASTER_ADDR",
+    "port": "MASTER_PORT",
 }
 """The variable of a rank whose value each placeholder stands for."""
-_NAMES = "|".join(VARIABLES)
+JOINED = {"dist_url": "tcp://{master}:{port}"}
+"""Placeholders that stand for several others."""
+_NAMES = "|".join((*VARIABLES, *JOINED))
 _TOKEN = re.compile(rf"\{{\{{({_NAMES})\}}\}}|\{{({_NAMES})\}}")
 OWN_PREFIX = "FERMI_"
 """The prefix of the platform's own variables, which may have braces and are left unchanged."""
@@ -33,7 +40,12 @@ def fill_text(text: str, env: Mapping[str, str]) -> str:
 
     def value(match: re.Match[str]) -> str:
         escaped, name = match.groups()
-        return f"{{{escaped}}}" if escaped else env.get(VARIABLES[name], match[0])
+        if escaped:
+            return f"{{{escaped}}}"
+        if name in JOINED:
+            joined = fill_text(JOINED[name], env)
+            return match[0] if "{" in joined else joined
+        return env.get(VARIABLES[name], match[0])
 
     return _TOKEN.sub(value, text) if "{" in text else text
 

@@ -291,3 +291,45 @@ def test_a_command_is_what_stands_behind_the_dashes() -> None:
     for given in (("a.py", None, words), (None, None, ())):
         with pytest.raises(click.UsageError, match="--command"):
             make_entrypoint(*given, command=True, file={})
+
+
+def test_a_launch_command_is_read_as_what_it_means(names: NameResolver, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("A=b", "deepspeed", "--num_gpus", "2", "--no_local_rank", "train.py", "--text", "a b")
+    request = built(names, environments=("env-001",), env={"A": "mine"}, args=words)
+    assert request["entrypoint"] == {"script": "train.py", "args": ["--text", "a b"]}
+    assert request["env"] == {"A": "mine"}
+    assert request["distributedConfig"]["framework"] == "deepspeed"
+    assert request["distributedConfig"]["nodeIds"] == ["env-001"]
+    printed = capsys.readouterr().err
+    assert "python train.py --text 'a b'" in printed
+    assert "--num_gpus 2" in printed
+    assert "--command" in printed
+
+
+def test_the_restarts_of_a_launch_command_give_way_to_the_option(names: NameResolver) -> None:
+    words = ("torchrun", "--max_restarts", "5", "-m", "pkg.train")
+    assert built(names, environments=("env-001",), args=words)["maxRestarts"] == 5
+    request = built(names, environments=("env-001",), args=words, max_restarts=1)
+    assert (request["maxRestarts"], request["entrypoint"]["module"]) == (1, "pkg.train")
+
+
+def test_a_launch_command_reads_the_script_beside_it(
+    names: NameResolver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import torch.multiprocessing as mp\nmp.spawn(f)\n", "utf-8")
+    request = built(names, environments=("env-001",), args=("python", "train.py"))
+    assert request["entrypoint"] == {"script": "train.py", "args": [], "processes": "node"}
+    request = built(names, environments=("env-001",), args=("python", "train.py"), processes="gpu")
+    assert request["entrypoint"]["processes"] == "gpu"
+
+
+def test_a_command_that_is_given_as_a_command_runs_as_it_is(names: NameResolver) -> None:
+    words = ("torchrun", "--nproc_per_node", "2", "train.py")
+    request = built(names, environments=("env-001",), args=words, command=True)
+    assert request["entrypoint"] == {"command": [*words]}
+
+
+def test_words_that_start_nothing_are_refused(names: NameResolver) -> None:
+    with pytest.raises(click.UsageError, match="starts no training"):
+        built(names, environments=("env-001",), args=("pip", "install", "torch"))

@@ -212,3 +212,41 @@ def test_what_a_shell_is_given_may_have_variables() -> None:
     ]
     shell = Entrypoint(command=("bash", "-c", "echo $RANK"))
     assert not entry.find_warnings(replace(job("env-001"), entrypoint=shell), b"")
+
+
+DECLARES = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, help="not --local_rank")
+parser.add_argument(
+    "--local_rank", "--local-rank", type=int, default=max(0, int("0")), help="set by the launcher",
+)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (DECLARES, ["--local_rank={local_rank}"]),
+        (DECLARES + 'rank = int(os.environ["LOCAL_RANK"])', []),
+        ('p.add_argument("--local-rank", required=True)\nos.environ["LOCAL_RANK"]', ["--local-rank={local_rank}"]),
+        ('p.add_argument("--rank", type=int, default=16, help="of the adapter")', []),
+        ('p.add_argument("--world-size")\np.add_argument("--rank")\np.add_argument("--dist-url")',
+         ["--world-size={world_size}", "--rank={rank}", "--dist-url={dist_url}"]),
+        ('p.add_argument("--dist-url", default="env://")', []),
+        ('@click.option("--local_rank", type=int)\ndef main(local_rank): pass', ["--local_rank={local_rank}"]),
+        ('print("--local_rank")\n# add_argument("--local_rank")', []),
+        ("p.add_argument('--local_rank'", ["--local_rank={local_rank}"]),
+    ],
+)  # fmt: skip
+def test_a_script_that_declares_its_place_is_offered_the_arguments(text: str, expected: list[str]) -> None:
+    found = entry.find_missing_arguments(Entrypoint("train.py"), text.encode())
+    assert [one.argument for one in found] == expected
+
+
+def test_an_argument_that_is_given_is_not_offered_again() -> None:
+    text = DECLARES.encode()
+    assert entry.find_missing_arguments(Entrypoint("train.py", ("--local_rank=0",)), text) == []
+    assert entry.find_missing_arguments(Entrypoint("train.py", processes="node"), text) == []
+    spec = job("env-001", entrypoint=Entrypoint("train.py"))
+    assert list_codes(entry.find_warnings(spec, text)) == [("entrypoint.args", "SCRIPT_NEEDS_ARGUMENT")]
