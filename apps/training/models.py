@@ -337,7 +337,8 @@ class Drill(models.Model):
 
 
 class MetricPoint(models.Model):
-    """Numbers that a rank printed at a step. `values`: metric name -> number."""
+    """Numbers that a rank reported at a step. `values`: metric name -> number. `source`: who reported them (see
+    `fermi.metrics.points`): `json` and `text` for printed lines, `file`, or the name of a tracker."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="metrics")
     attempt = models.PositiveIntegerField()
@@ -345,6 +346,7 @@ class MetricPoint(models.Model):
     step = models.BigIntegerField()
     at = models.DateTimeField()
     values = models.JSONField()
+    source = models.CharField(max_length=20, default="json", db_default="json")
 
     class Meta:
         indexes = [models.Index(fields=["task", "id"])]

@@ -546,6 +546,9 @@ class MetricQuery(serializers.Serializer):
     )
     attempt = serializers.IntegerField(min_value=1, max_value=MAX_INT4, required=False)
     rank = serializers.IntegerField(min_value=0, max_value=MAX_INT4, required=False)
+    source = KeyField(  # type: ignore[assignment]  # a field's own attribute, which DRF takes out of the class
+        max_length=20, required=False, help_text="`json`, `text`, `file`, or the name of a tracker"
+    )
     after = serializers.IntegerField(
         min_value=0, max_value=MAX_INT8, default=0, help_text="`next` of the answer before"
     )
@@ -559,6 +562,9 @@ class MetricItem(serializers.Serializer):
     step = serializers.IntegerField()
     at = serializers.DateTimeField()
     values = serializers.DictField(child=serializers.FloatField(allow_null=True))
+    source = serializers.CharField(  # type: ignore[assignment]
+        help_text="`json` and `text` for printed lines, `file`, or the name of a tracker"
+    )
 
 
 class MetricList(serializers.Serializer):

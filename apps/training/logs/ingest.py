@@ -1,9 +1,14 @@
 """Reads what ranks print into metrics, events and checkpoints, each exactly once.
 
+    lines of the log ────────────▶ fermi.metrics.json_lines ─┐
+                                                             ├─▶ points ─▶ sources (what a better one reports) ─▶ rows
+    frames between its bytes ────▶ fermi.metrics.records ────┘
+
 The offset up to which a log was read (`LogCursor.offset`) moves by compare-and-set in the transaction that stores what
 was found: a crash repeats or loses nothing, and of two processes that read the same bytes one stores them while the
-other finds the offset moved, drops what it has and reads again. Of several watchers only the one that owns the task now
-stores at all (`logs.sharding`).
+other finds the offset moved, drops what it has and reads again. Frames are read where they are, also in a line that is
+not complete for hours: the offset moves behind them, and the state keeps the beginning of that line. Of several
+watchers only the one that owns the task now stores at all (`logs.sharding`).
 
 So that a month on many GPUs stays a small table: of each kind of line (the same metric names) a rank's first points are
 all kept, 10,000 of rank 0 and 500 of each other; from there on every second, later every third, …, and always the
@@ -13,6 +18,7 @@ lines' order. Events: 10,000 per rank and attempt; checkpoints all.
 
 from __future__ import annotations
 
+import base64
 import logging
 import math
 import time
@@ -29,12 +35,16 @@ from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.training.core import checkpoints, findings, transitions, wakeups
 from apps.training.core.engine_access import build_handle, get_backend
-from apps.training.logs import lines
-from apps.training.logs.trainer_steps import TrainerPosition
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.states import TaskKind
 from fermi.diagnosis import Finding, Level, loss_anomalies
 from fermi.jobs.spec import RankProgress
+from fermi.metrics import json_lines, points
+from fermi.metrics.points import Point
+from fermi.metrics.records import FoundCheckpoint, Record, parse_record
+from fermi.metrics.sources import HiddenSeries, SourceMerger, find_loss
+from fermi.metrics.trainer_steps import TrainerPosition
+from fermi.runner.record_frames import FRAME_START, find_partial_frame, iterate_frames, strip_frames
 
 log = logging.getLogger(__name__)
 
@@ -162,8 +172,11 @@ class LogReader:
                 news.grown.add(rank)
             elif not (last or tail.held):
                 continue
-            text = tail.split_lines(chunk.data, last=last)
-            rows = found.add(tail, text if to_the_end else self._without_held(tail, text))
+            text, records = tail.split_lines(chunk.data, last=last)
+            due = text if to_the_end else self._without_held(tail, text)
+            if due is None:
+                continue
+            rows = found.add(tail, due, records)
             news.more |= not (chunk.end or tail.held)
             if rows or tail.position - tail.stored > MAX_UNSTORED_BYTES or (last and tail.position > tail.stored):
                 found.tails.append(tail)
@@ -171,16 +184,19 @@ class LogReader:
             self._store(found)
         return news
 
-    def _without_held(self, tail: _LogTail, text: bytes) -> bytes:
+    def _without_held(self, tail: _LogTail, text: bytes) -> bytes | None:
         """Return the whole lines before the first line of a Trainer whose position is not known yet; the rest is read
-        once a progress report has come, or after MAX_HOLD_SECONDS."""
+        once a progress report has come, or after MAX_HOLD_SECONDS. None: nothing is read before, frames neither."""
         at, moment = -1, time.monotonic()
         if not self.trainer and moment - self._held_since < MAX_HOLD_SECONDS:
-            at = lines.find_epoch_line(text)
+            at = json_lines.find_epoch_line(text)
         tail.held = at >= 0
         if not tail.held:
             return text
         self._held_since = min(self._held_since, moment)
+        if tail.undo is not None:
+            tail.undo()
+            return None
         tail.position -= len(text) - at
         return text[:at]
 
@@ -210,6 +226,8 @@ class LogReader:
         with transaction.atomic():
             transitions.lock_row_order(self._task_id)
             self._confirm(self._task_id)
+            if parsed.hidden:
+                self._remove_hidden(parsed)
             if parsed.replaced:
                 MetricPoint.objects.filter(pk__in=parsed.replaced).delete()
             MetricPoint.objects.bulk_create([*parsed.points, *(point for _, point in parsed.newest.values())])
@@ -238,6 +256,22 @@ class LogReader:
         for tail in parsed.tails:
             tail.stored = tail.position
 
+    def _remove_hidden(self, parsed: _ParsedRows) -> None:
+        """Remove the values that a better source reports as well, from stored rows and from those to be stored."""
+        for rank, series in parsed.hidden:
+            parsed.remove_series(rank, series)
+            rows = MetricPoint.objects.filter(
+                task_id=self._task_id, attempt=self._attempt, rank=rank, source=series.source,
+                values__has_key=series.name,
+            )  # fmt: skip
+            changed, empty = list[MetricPoint](), list[int]()
+            for row in rows.iterator():
+                del row.values[series.name]
+                changed.append(row) if row.values else empty.append(row.pk)
+            MetricPoint.objects.bulk_update(changed, ["values"], batch_size=500)
+            for at in range(0, len(empty), 500):
+                MetricPoint.objects.filter(pk__in=empty[at : at + 500]).delete()
+
     def _note(self, found: Iterable[Finding | loss_anomalies.Resolved]) -> None:
         """Record loss findings; a certain one may end the attempt, so it wakes the reconciler."""
         for one in found:
@@ -256,7 +290,8 @@ class _LogTail:
     `state`: `skipping` inside an over-long line; `counted` points without a step; `kinds` of lines: how many, and the
     key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
     where no step was printed; `steps` and `total`, what the ranks' probes reported last; `logged`, step and epoch of
-    the Trainer's newest line; `losses`, the state of `fermi.diagnosis.loss_anomalies`.
+    the Trainer's newest line; `losses`, the state of `fermi.diagnosis.loss_anomalies`; `sources`, that of
+    `fermi.metrics.sources`; `begun`, the beginning of a line that frames follow, as base64.
     """
 
     def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
@@ -264,26 +299,63 @@ class _LogTail:
         self.stored = self.position = self.seen = offset
         self.held = False
         self.state = state
+        self.undo: Callable[[], None] | None = None  # of the last split, where that is not a matter of bytes
+        self._merger: SourceMerger | None = None
 
-    def split_lines(self, data: bytes, *, last: bool) -> bytes:
-        """Return the whole lines of `data`, which begins at `position`, each ended by a line feed, and move behind
-        them. With `last` a partial line counts as whole."""
-        text = data.replace(b"\r", b"\n")
+    @property
+    def merger(self) -> SourceMerger:
+        """What is known of the sources of the rank's points."""
+        if self._merger is None:
+            self._merger = SourceMerger(self.state.setdefault("sources", {}))
+        return self._merger
+
+    def split_lines(self, data: bytes, *, last: bool) -> tuple[bytes, list[bytes]]:
+        """Return the whole lines of `data`, which begins at `position`, each ended by a line feed, and the records
+        between them, and move behind both. With `last` a partial line counts as whole."""
+        self.undo = None
+        if FRAME_START in data or "begun" in self.state:
+            return self._split_framed(data, last=last)
+        text, moved = self._split_text(data.replace(b"\r", b"\n"), last=last)
+        self.position += min(moved, len(data))
+        return text, []
+
+    def _split_text(self, text: bytes, *, last: bool) -> tuple[bytes, int]:
+        """Return the whole lines of the text, and how much of it has been read."""
         begin, end = 0, text.rfind(b"\n") + 1
         if self.state.get("skipping"):
             begin = text.find(b"\n") + 1
             if not begin:
-                self.position += len(text)
-                return b""
+                return b"", len(text)
             del self.state["skipping"]
         if last and end < len(text):
             text, end = text + b"\n", len(text) + 1
-        elif len(text) - end > lines.MAX_LINE_BYTES:
+        elif len(text) - end > json_lines.MAX_LINE_BYTES:
             self.state["skipping"] = True
-            self.position += len(text)
-            return text[begin:end]
-        self.position += min(end, len(data))
-        return text[begin:end]
+            return text[begin:end], len(text)
+        return text[begin:end], end
+
+    def _split_framed(self, data: bytes, *, last: bool) -> tuple[bytes, list[bytes]]:
+        """Split data with frames in it, or after the beginning of a line that is in the state: `begun`, as base64. The
+        position moves behind the last whole frame at least."""
+        before, position = {name: self.state.get(name) for name in ("begun", "skipping")}, self.position
+
+        def undo() -> None:
+            self.position = position
+            for name, value in before.items():
+                self.state.pop(name, None)
+                if value is not None:
+                    self.state[name] = value
+
+        self.undo = undo
+        frames = list(iterate_frames(data))
+        framed = frames[-1][1] if frames else 0
+        rest = data[framed:] if last else data[framed : framed + find_partial_frame(data[framed:])]
+        begun = base64.b64decode(self.state.pop("begun", "")) + strip_frames(data[:framed])
+        text, moved = self._split_text((begun + rest).replace(b"\r", b"\n"), last=last)
+        self.position += framed + min(max(0, moved - len(begun)), len(rest))
+        if left := begun[moved:]:
+            self.state["begun"] = base64.b64encode(left).decode()
+        return text, [record for _, _, record in frames]
 
 
 class _ParsedRows:
@@ -300,39 +372,49 @@ class _ParsedRows:
         self.checkpoints: dict[str, Checkpoint] = {}
         self.progress: dict[str, Any] = {}
         self.tails: list[_LogTail] = []
+        self.hidden: list[tuple[int, HiddenSeries]] = []
         self.losses: list[Finding | loss_anomalies.Resolved] = []
 
-    def add(self, tail: _LogTail, text: bytes) -> bool:
-        """Parse the lines; return True if there is something to store."""
+    def add(self, tail: _LogTail, text: bytes, records: Iterable[bytes] = ()) -> bool:
+        """Parse the records and lines; return True if there is something to store."""
         rows = False
-        for line in lines.find_candidates(text):
-            match lines.parse_line(line):
-                case lines.PrintedPoint() as point:
+        for found in filter(None, map(parse_record, records)):
+            rows = self._add_record(tail, found) or rows
+        for line in json_lines.find_candidates(text):
+            match json_lines.parse_line(line):
+                case Point() as point:
                     self._add_point(tail, point)
                     rows = True
-                case lines.PrintedEvent() as said:
+                case json_lines.PrintedEvent() as said:
                     self._add_event(tail, said)
                     rows = True
         return rows
 
-    def _add_point(self, tail: _LogTail, point: lines.PrintedPoint) -> None:
+    def _add_record(self, tail: _LogTail, record: Record) -> bool:
+        if point := record.to_point():
+            self._add_point(tail, point)
+        if record.checkpoint:
+            self._add_found_checkpoint(record.checkpoint, self._at(record.time))
+        return bool(point or record.checkpoint)
+
+    def _add_point(self, tail: _LogTail, point: Point) -> None:
         step = point.step if point.step is not None else self._step_of(tail, point)
-        if tail.rank == 0:
-            self.progress = tail.state.setdefault("progress", {})
-            if point.step is not None and not point.is_plain_text:
-                self.progress["step"] = step
-                self.progress.pop("counted", None)
-            elif self.progress.get("counted", "step" not in self.progress):
-                self.progress |= {"step": tail.state.get("steps", step), "counted": True}
-                self.progress |= {"total": total} if (total := tail.state.get("total")) else {}
-            if "loss" in point.values:
-                self.progress["loss"] = point.values["loss"]
         at = self._at(point.time)
-        if tail.rank == 0:
+        if tail.rank == 0 and tail.merger.is_best(point):
+            self._record_progress(tail, point, step)
             for one in loss_anomalies.check_point(tail.state.setdefault("losses", {}), step, point.values):
                 self.losses.append(replace(one, since=at.timestamp()) if isinstance(one, Finding) else one)
-        row = MetricPoint(**self._of, rank=tail.rank, step=step, at=at, values=point.values)
-        kind = str(crc32(",".join(point.values).encode()) % MAX_LINE_KINDS)
+        values = tail.merger.select_values(point.source, step, point.values)
+        if tail.merger.newly_hidden:
+            self.hidden += [(tail.rank, one) for one in tail.merger.newly_hidden]
+            tail.merger.newly_hidden.clear()
+        if not values:
+            return
+        row = MetricPoint(**self._of, rank=tail.rank, step=step, at=at, values=values, source=point.source)
+        names = ",".join(values)
+        if point.source not in (points.JSON, points.TEXT):
+            names = f"{point.source}:{names}"
+        kind = str(crc32(names.encode()) % MAX_LINE_KINDS)
         slot = tail.state.setdefault("kinds", {}).setdefault(kind, [0, 0])
         slot[0] += 1
         if slot[1]:
@@ -344,19 +426,39 @@ class _ParsedRows:
         else:
             self.points.append(row)
 
-    def _step_of(self, tail: _LogTail, point: lines.PrintedPoint) -> int:
+    def _record_progress(self, tail: _LogTail, point: Point, step: int) -> None:
+        self.progress = tail.state.setdefault("progress", {})
+        if point.step is not None and not point.is_plain_text:
+            self.progress["step"] = step
+            self.progress.pop("counted", None)
+        elif self.progress.get("counted", "step" not in self.progress):
+            self.progress |= {"step": tail.state.get("steps", step), "counted": True}
+            self.progress |= {"total": total} if (total := tail.state.get("total")) else {}
+        if name := find_loss(point.values):
+            self.progress["loss"] = point.values[name]
+
+    def remove_series(self, rank: int, series: HiddenSeries) -> None:
+        """Remove the values of a series from the rows of a rank."""
+        for row in [*self.points, *(row for _, row in self.newest.values())]:
+            if row.rank == rank and row.source == series.source and series.name in row.values:
+                row.values = {name: value for name, value in row.values.items() if name != series.name}
+        self.points = [row for row in self.points if row.values]
+        self.newest = {key: slot for key, slot in self.newest.items() if slot[1].values}
+
+    def _step_of(self, tail: _LogTail, point: Point) -> int:
         """Return the step of a line that has none: from its epoch if the script's Trainer is known, else its number."""
         epoch = point.values.get("epoch")
         if self._trainer is None or epoch is None:
-            tail.state["counted"] = tail.state.get("counted", 0) + 1
-            return int(tail.state["counted"])
+            counted = "counted" if point.source == points.TEXT else f"counted {point.source}"
+            tail.state[counted] = tail.state.get(counted, 0) + 1
+            return int(tail.state[counted])
         before, last = tail.state.get("logged", (0, 0.0))
         before = 0 if epoch < last else before  # another training
         step = self._trainer.step_of(epoch, before, trains="loss" in point.values)
         tail.state["logged"] = (step, epoch)
         return step
 
-    def _add_event(self, tail: _LogTail, event: lines.PrintedEvent) -> None:
+    def _add_event(self, tail: _LogTail, event: json_lines.PrintedEvent) -> None:
         at = self._at(event.time)
         known = event.event in KNOWN_EVENTS and all(name in event.params for name in KNOWN_EVENTS[event.event])
         if known and event.event == "checkpoint":
@@ -371,16 +473,19 @@ class _ParsedRows:
             params = {"rank": tail.rank, "limit": MAX_EVENTS}
             self.events.append(Event(**self._of, at=at, kind="script", code="SCRIPT_EVENTS_LEFT_OUT", params=params))
 
-    def _add_checkpoint(self, event: lines.PrintedEvent, at: datetime) -> None:
-        step, path = lines.parse_integer(event.params["step"]), event.params["path"]
-        if step is None or not isinstance(path, str) or not path:
-            return
+    def _add_checkpoint(self, event: json_lines.PrintedEvent, at: datetime) -> None:
+        step, path = points.parse_integer(event.params["step"]), event.params["path"]
+        if step is not None and isinstance(path, str) and path:
+            size, loss = (event.params.get(name) for name in ("size_bytes", "val_loss"))
+            self._keep_checkpoint(step, path, points.parse_integer(size), points.parse_number(loss), at)
+
+    def _add_found_checkpoint(self, found: FoundCheckpoint, at: datetime) -> None:
+        if found.step is not None:
+            self._keep_checkpoint(found.step, found.path, found.size_bytes, None, at)
+
+    def _keep_checkpoint(self, step: int, path: str, size: int | None, loss: float | None, at: datetime) -> None:
         path = checkpoints.resolve_announced_path(self._cluster, self._task_id, path)
         if len(path) <= MAX_PATH_LENGTH:
-            size, loss = (
-                lines.parse_integer(event.params.get("size_bytes")),
-                lines.parse_number(event.params.get("val_loss")),
-            )
             self.checkpoints[path] = Checkpoint(**self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at)
 
     def _at(self, time: float | None) -> datetime:

@@ -323,15 +323,18 @@ def query_events(task_id: str, after: int = 0) -> QuerySet[Event, Any]:
     )  # fmt: skip
 
 
+_POINT_COLUMNS = ("id", "attempt", "rank", "step", "at", "values", "source")
+
+
 def list_metrics(task_id: str, filters: Mapping[str, Any]) -> dict[str, Any]:
     """Return points in the order in which they were stored; `next` is what to pass as `after` to continue, None at the
     end."""
     rows = MetricPoint.objects.filter(task=task_id, pk__gt=filters["after"])
-    for name in ("attempt", "rank"):
+    for name in ("attempt", "rank", "source"):
         if filters.get(name) is not None:
             rows = rows.filter(**{name: filters[name]})
     limit = filters["limit"]
-    points = list(rows.order_by("pk").values("id", "attempt", "rank", "step", "at", "values")[: limit + 1])
+    points = list(rows.order_by("pk").values(*_POINT_COLUMNS)[: limit + 1])
     following = points[limit - 1]["id"] if len(points) > limit else None
     points = points[:limit]
     if names := filters.get("names"):

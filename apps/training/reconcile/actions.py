@@ -38,7 +38,6 @@ from apps.training.core.engine_access import (
 from apps.training.core.findings import record_uncollected_files
 from apps.training.drills import runs as drills
 from apps.training.logs import ingest
-from apps.training.logs.trainer_steps import TrainerPosition
 from apps.training.models import Attempt, Task
 from apps.training.preflight import runs
 from apps.training.queue import entry
@@ -57,6 +56,7 @@ from apps.training.states.reasons import YIELDING_OUTCOMES, TaskReason
 from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause, JobSpec, Observation, Phase, Rendered
+from fermi.metrics.trainer_steps import TrainerPosition
 from fermi.planning import plugins
 from fermi.runner.run_names import build_run_name
 

@@ -4709,6 +4709,8 @@ export interface components {
             values: {
                 [key: string]: number | null;
             };
+            /** @description `json` and `text` for printed lines, `file`, or the name of a tracker */
+            source: string;
         };
         MetricList: {
             items: components["schemas"]["MetricItem"][];
@@ -12929,6 +12931,8 @@ export interface operations {
                 /** @description may repeat */
                 names?: string[];
                 rank?: number;
+                /** @description `json`, `text`, `file`, or the name of a tracker */
+                source?: string;
             };
             header?: never;
             path: {

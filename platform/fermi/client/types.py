@@ -991,6 +991,10 @@ class MetricItem(TypedDict):
     step: int
     at: str
     values: dict[str, float | None]
+    source: str
+    """
+    `json` and `text` for printed lines, `file`, or the name of a tracker
+    """
 
 
 class MetricList(TypedDict):

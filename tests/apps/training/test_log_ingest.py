@@ -14,11 +14,12 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection
 
 from apps.training.core import checkpoints, wakeups
-from apps.training.logs import ingest, lines
+from apps.training.logs import ingest
 from apps.training.logs.ingest import LogReader
 from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
 from apps.training.presenters import selectors
 from fermi import messages
+from fermi.metrics import json_lines
 from tests.apps.attempts import begin_attempt, write
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
@@ -334,7 +335,7 @@ def test_a_pass_reads_a_bounded_part_of_each_log(task: Task) -> None:
     assert len(steps(task)) == 1000
 
 
-@pytest.mark.parametrize("length", [lines.MAX_LINE_BYTES, ingest.CHUNK_BYTES, 3 * ingest.CHUNK_BYTES + 5])
+@pytest.mark.parametrize("length", [json_lines.MAX_LINE_BYTES, ingest.CHUNK_BYTES, 3 * ingest.CHUNK_BYTES + 5])
 def test_an_over_long_line_is_skipped(task: Task, length: int) -> None:
     reading = LogReader(task, 1)
     write(task, point(1) + '{"step": 8, "loss": 1, "x": "' + "y" * length)

@@ -115,11 +115,14 @@ def metrics(session: Session, task: str, names: str | None, last: int | None, **
 
 def _render_metrics(points: list[Any]) -> Iterator[RenderableType]:
     names = list(dict.fromkeys(name for point in points for name in point["values"]))
+    sources = {point.get("source", "json") for point in points}  # older platforms have one
+    shown = ["source"] if len(sources) > 1 else []
     rows = [
-        [point["step"], point["attempt"], point["rank"], *_list_values(point, names), format_time(point["at"])]
-        for point in points
-    ]
-    yield output.make_table([_("STEP"), _("ATTEMPT"), _("RANK"), *names, _("TIME")], rows)
+        [point["step"], point["attempt"], point["rank"], *_list_values(point, names), *(point[name] for name in shown),
+         format_time(point["at"])] for point in points
+    ]  # fmt: skip
+    yield output.make_table([_("STEP"), _("ATTEMPT"), _("RANK"), *names, *(_("SOURCE") for _name in shown),
+                             _("TIME")], rows)  # fmt: skip
 
 
 def _list_values(point: Any, names: list[str]) -> list[float | None]:

@@ -5,43 +5,43 @@ import random
 
 import pytest
 
-from apps.training.logs.lines import (
+from fermi.metrics.json_lines import (
     MAX_LINE_BYTES,
     PrintedEvent,
-    PrintedPoint,
     find_candidates,
     find_epoch_line,
     parse_line,
 )
+from fermi.metrics.points import TEXT, Point
 
 
 @pytest.mark.parametrize(
     ("line", "point"),
     [
-        ('{"step": 10, "loss": 2.5, "time": 1763703000.5}', PrintedPoint(10, {"loss": 2.5}, 1763703000.5)),
-        ('{"step": 3.0, "tokens": 7}', PrintedPoint(3, {"tokens": 7}, None)),
-        ('{"step": 1, "loss": NaN, "a": Infinity}', PrintedPoint(1, {"loss": None, "a": None}, None)),
-        ('{"step": 1, "loss": -Infinity}', PrintedPoint(1, {"loss": None}, None)),
-        ('{"step": 1, "loss": null}', PrintedPoint(1, {"loss": None}, None)),
+        ('{"step": 10, "loss": 2.5, "time": 1763703000.5}', Point(10, {"loss": 2.5}, 1763703000.5)),
+        ('{"step": 3.0, "tokens": 7}', Point(3, {"tokens": 7}, None)),
+        ('{"step": 1, "loss": NaN, "a": Infinity}', Point(1, {"loss": None, "a": None}, None)),
+        ('{"step": 1, "loss": -Infinity}', Point(1, {"loss": None}, None)),
+        ('{"step": 1, "loss": null}', Point(1, {"loss": None}, None)),
         (
             '{"step": 1, "loss": 1, "ok": true, "phase": "warm", "more": {}, "many": [1]}',
-            PrintedPoint(1, {"loss": 1}, None),
+            Point(1, {"loss": 1}, None),
         ),
-        ('{"step": 1, "loss": 1, "event": 5}', PrintedPoint(1, {"loss": 1, "event": 5}, None)),
-        ('{"step": 1, "损失": 1}', PrintedPoint(1, {"损失": 1}, None)),
+        ('{"step": 1, "loss": 1, "event": 5}', Point(1, {"loss": 1, "event": 5}, None)),
+        ('{"step": 1, "损失": 1}', Point(1, {"损失": 1}, None)),
         (
             "{'loss': 1.25, 'lr': 5e-05, 'epoch': 0.5}",
-            PrintedPoint(None, {"loss": 1.25, "lr": 5e-05, "epoch": 0.5}, None),
+            Point(None, {"loss": 1.25, "lr": 5e-05, "epoch": 0.5}, None, TEXT),
         ),
         (
             "{'loss': nan, 'norm': -inf, 'epoch': 1.0}",
-            PrintedPoint(None, {"loss": None, "norm": None, "epoch": 1.0}, None),
+            Point(None, {"loss": None, "norm": None, "epoch": 1.0}, None, TEXT),
         ),
-        ("{'loss': '1.25', 'epoch': '0.5', 'note': 'text'}", PrintedPoint(None, {"loss": 1.25, "epoch": 0.5}, None)),
-        ("{'loss': 1.25, 'step': 7}", PrintedPoint(7, {"loss": 1.25}, None)),
+        ("{'loss': '1.25', 'epoch': '0.5', 'note': 'text'}", Point(None, {"loss": 1.25, "epoch": 0.5}, None, TEXT)),
+        ("{'loss': 1.25, 'step': 7}", Point(7, {"loss": 1.25}, None, TEXT)),
     ],
 )
-def test_numbers_printed_with_a_step_are_a_point(line: str, point: PrintedPoint) -> None:
+def test_numbers_printed_with_a_step_are_a_point(line: str, point: Point) -> None:
     assert parse_line(line.encode()) == point
 
 
@@ -115,16 +115,16 @@ def test_lines_that_start_with_a_brace_are_found_unless_too_long() -> None:
 @pytest.mark.parametrize(
     ("line", "point"),
     [
-        ("iter 10: loss 2.3100, time 250.00ms, mfu 1.2%", PrintedPoint(10, {"loss": 2.31}, None, is_plain_text=True)),
+        ("iter 10: loss 2.3100, time 250.00ms, mfu 1.2%", Point(10, {"loss": 2.31}, None, TEXT, is_plain_text=True)),
         (
             "step 250: train loss 1.5, val loss 2.5",
-            PrintedPoint(250, {"train_loss": 1.5, "val_loss": 2.5}, None, is_plain_text=True),
+            Point(250, {"train_loss": 1.5, "val_loss": 2.5}, None, TEXT, is_plain_text=True),
         ),
-        ("step 5: loss 1e-3", PrintedPoint(5, {"loss": 0.001}, None, is_plain_text=True)),
-        ("iter 10: loss nan, time 1.00ms", PrintedPoint(10, {"loss": None}, None, is_plain_text=True)),
+        ("step 5: loss 1e-3", Point(5, {"loss": 0.001}, None, TEXT, is_plain_text=True)),
+        ("iter 10: loss nan, time 1.00ms", Point(10, {"loss": None}, None, TEXT, is_plain_text=True)),
     ],
 )
-def test_known_human_readable_lines_are_points(line: str, point: PrintedPoint) -> None:
+def test_known_human_readable_lines_are_points(line: str, point: Point) -> None:
     assert parse_line(line.encode()) == point
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from apps.training.logs.trainer_steps import TrainerPosition
+from fermi.metrics.trainer_steps import TrainerPosition
 
 ROUNDED: dict[str, Callable[[float], float]] = {
     "not at all": float,

@@ -11,7 +11,6 @@ A progress bar ends its lines with a carriage return, so that ends a line here a
 
 import ast
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any
 
 import orjson
 
+from fermi.metrics.points import JSON, TEXT, Point, parse_integer, parse_number
 from fermi.schema import sanitize
 
 MAX_LINE_BYTES = 64 << 10
@@ -30,18 +30,6 @@ _NUMBER = rb"([-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf))(?![\w.])"
 _PLAIN_LINE = re.compile(rb"(?:iter|step) (\d{1,18}): (?:loss %b|train loss %b(?:, val loss %b)?)" % ((_NUMBER,) * 3))
 _PLAIN_NAMES = ("loss", "train_loss", "val_loss")
 _NOT_LITERAL = re.compile(rb"(?<=: )(?:-?inf|nan)(?=[,}])")
-
-
-@dataclass(frozen=True, slots=True)
-class PrintedPoint:
-    """Numbers printed at a step. `step` None: the line has none. Values that were not finite are None. `is_plain_text`:
-    parsed from a line for people, whose numbers may begin at 0: where optimizer steps are counted, these are used for
-    progress."""
-
-    step: int | None
-    values: Mapping[str, float | None]
-    time: float | None
-    is_plain_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +57,12 @@ def find_candidates(text: bytes) -> Iterator[bytes]:
 def find_epoch_line(text: bytes) -> int:
     """Return where the first Trainer line with an epoch and no step begins in `text`; -1 if there is none."""
     for line in find_candidates(text):
-        if line.startswith(b"{'") and isinstance(point := parse_line(line), PrintedPoint) and point.step is None:
+        if line.startswith(b"{'") and isinstance(point := parse_line(line), Point) and point.step is None:
             return (b"\n" + text).index(b"\n%b\n" % line)
     return -1
 
 
-def parse_line(line: bytes) -> PrintedPoint | PrintedEvent | None:
+def parse_line(line: bytes) -> Point | PrintedEvent | None:
     """Return the point or event in the line; None if it is just log. Never raises, and returns nothing that a database
     cannot store."""
     if not line.startswith(b"{"):
@@ -96,31 +84,16 @@ def parse_line(line: bytes) -> PrintedPoint | PrintedEvent | None:
     return _build_point(found, time, printed)
 
 
-def _parse_plain(line: bytes) -> PrintedPoint | None:
+def _parse_plain(line: bytes) -> Point | None:
     found = _PLAIN_LINE.match(line)
     if found is None:
         return None
     step, *numbers = found.groups()
     told = {name: parse_number(float(one)) for name, one in zip(_PLAIN_NAMES, numbers, strict=True) if one is not None}
-    return PrintedPoint(int(step), told, None, is_plain_text=True)
+    return Point(int(step), told, None, TEXT, is_plain_text=True)
 
 
-def parse_integer(value: Any) -> int | None:
-    """Return the value as a count (a step, a size); None if it is none, or too large for a database's integer."""
-    found = parse_number(value)
-    return int(found) if found is not None and 0 <= found < 2**63 else None
-
-
-def parse_number(value: Any) -> float | None:
-    """Return the value if it is a finite number, and an integer of at most 64 bits; else None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _build_point(found: Mapping[str, Any], time: float | None, printed: bool) -> PrintedPoint | None:
+def _build_point(found: Mapping[str, Any], time: float | None, printed: bool) -> Point | None:
     """Return the point. `printed` by a Trainer: it has no step but an epoch, and newer versions print their numbers as
     strings."""
     step = parse_integer(found.get("step"))
@@ -137,7 +110,7 @@ def _build_point(found: Mapping[str, Any], time: float | None, printed: bool) ->
                 continue
         if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
             values[sanitize.sanitize_text(name)] = parse_number(value)
-    return PrintedPoint(step, values, time) if values else None
+    return Point(step, values, time, TEXT if printed else JSON) if values else None
 
 
 def _parse_json(line: bytes) -> Any:

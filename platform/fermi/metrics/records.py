@@ -1,0 +1,154 @@
+"""Parses the records in the frames of a rank's log (`fermi.runner.record_frames`). Pure. A rank can write any bytes
+there, so each part is checked by itself, and left out if it is malformed.
+
+    {"source": "wandb", "step": 10, "values": {"train/loss": 2.3}, "time": 1763703000.5}
+    {"source": "wandb", "parameters": {"lr": 0.001, "optimizer": {"name": "adamw"}}}
+    {"source": "tensorboard", "step": 10, "media": {"kind": "image", "name": "samples", "path": "media/7.png"}}
+    {"source": "runner", "checkpoint": {"path": "/…/checkpoint-500", "step": 500, "size_bytes": 1, "layout": "hf"}}
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from fermi.metrics.points import JSON, TEXT, Point, parse_integer, parse_number
+from fermi.schema import sanitize
+
+RESERVED_SOURCES = (JSON, TEXT)
+"""Of what a rank prints."""
+MEDIA_KINDS = ("image", "text", "table", "histogram")
+MAX_NAMES, MAX_NAME_LENGTH, MAX_VALUE_LENGTH, MAX_PATH_LENGTH = 1000, 200, 1000, 500
+MAX_DEPTH = 4
+_SOURCE = re.compile(r"[a-z][a-z0-9_]{0,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """A file with an image, a text, a table or a histogram. `path`: relative to the task's outputs."""
+
+    kind: str
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundCheckpoint:
+    """A checkpoint that appeared on a node."""
+
+    path: str
+    step: int | None
+    size_bytes: int | None
+    layout: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record. `rank`: of the process that wrote it, where it is not the rank in whose log it is. `parameters`: flat,
+    nested names joined with dots. `prompt`, `notice`: as they were written, sanitized."""
+
+    source: str
+    step: int | None = None
+    time: float | None = None
+    rank: int | None = None
+    values: Mapping[str, float | None] = field(default_factory=dict)
+    parameters: Mapping[str, str | float | bool] = field(default_factory=dict)
+    media: Media | None = None
+    checkpoint: FoundCheckpoint | None = None
+    prompt: Mapping[str, Any] | None = None
+    notice: Mapping[str, Any] | None = None
+
+    def to_point(self) -> Point | None:
+        """Return its values as a point; None if it has none."""
+        return Point(self.step, self.values, self.time, self.source) if self.values else None
+
+
+def parse_record(text: bytes) -> Record | None:
+    """Return the record; None if the text is none. Never raises."""
+    try:
+        found = _parse_json(text)
+    except (ValueError, RecursionError):
+        return None
+    source = found.get("source") if isinstance(found, dict) else None
+    if not isinstance(source, str) or not _SOURCE.fullmatch(source) or source in RESERVED_SOURCES:
+        return None
+    return Record(
+        source, parse_integer(found.get("step")), parse_number(found.get("time")),
+        parse_integer(found.get("rank")), _parse_values(found.get("values")),
+        dict(_flatten(found.get("parameters"))), _parse_media(found.get("media")),
+        _parse_checkpoint(found.get("checkpoint")), _parse_object(found.get("prompt")),
+        _parse_object(found.get("notice")),
+    )  # fmt: skip
+
+
+def _parse_json(text: bytes) -> Any:
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:  # Python's json writes NaN and Infinity, which orjson does not read
+        return json.loads(text)
+
+
+def _parse_values(found: Any) -> dict[str, float | None]:
+    if not isinstance(found, dict):
+        return {}
+    return {
+        _clean(name, MAX_NAME_LENGTH): parse_number(value)
+        for name, value in list(found.items())[:MAX_NAMES]
+        if name and (value is None or (isinstance(value, int | float) and not isinstance(value, bool)))
+    }
+
+
+def _flatten(found: Any, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, str | float | bool]]:
+    """Yield the parameters in an object. Lists, and what is nested too deeply, are their JSON."""
+    if not isinstance(found, dict):
+        return
+    for name, value in list(found.items())[:MAX_NAMES]:
+        whole = _clean(prefix + name, MAX_NAME_LENGTH)
+        match value:
+            case dict() if value and depth < MAX_DEPTH:
+                yield from _flatten(value, f"{whole}.", depth + 1)
+            case bool() | str():
+                yield whole, _clean(value, MAX_VALUE_LENGTH) if isinstance(value, str) else value
+            case int() | float():
+                yield whole, value if parse_number(value) is not None else str(value)[:MAX_VALUE_LENGTH]
+            case list() | dict():
+                yield whole, _clean(json.dumps(value, ensure_ascii=False), MAX_VALUE_LENGTH)
+
+
+def _parse_media(found: Any) -> Media | None:
+    if not isinstance(found, dict) or found.get("kind") not in MEDIA_KINDS:
+        return None
+    name, path = found.get("name"), found.get("path")
+    if not isinstance(name, str) or not name or not isinstance(path, str) or not is_output_path(path):
+        return None
+    return Media(found["kind"], _clean(name, MAX_NAME_LENGTH), path)
+
+
+def _parse_checkpoint(found: Any) -> FoundCheckpoint | None:
+    if not isinstance(found, dict):
+        return None
+    path, layout = found.get("path"), found.get("layout")
+    if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_LENGTH or path != sanitize.sanitize_text(path):
+        return None
+    layout = _clean(layout, MAX_NAME_LENGTH) if isinstance(layout, str) else ""
+    return FoundCheckpoint(path, parse_integer(found.get("step")), parse_integer(found.get("size_bytes")), layout)
+
+
+def _parse_object(found: Any) -> Mapping[str, Any] | None:
+    return sanitize.sanitize_params(found) if isinstance(found, dict) else None
+
+
+def is_output_path(path: str) -> bool:
+    """Return True for a path that stays within the folder that it is relative to."""
+    return (
+        0 < len(path) <= MAX_PATH_LENGTH
+        and path == sanitize.sanitize_text(path)
+        and all(part not in ("", ".", "..") for part in path.split("/"))
+    )
+
+
+def _clean(text: str, length: int) -> str:
+    return sanitize.sanitize_text(text[:length])

@@ -1,0 +1,146 @@
+"""One series from several sources: a script that prints its loss often logs the same loss to a tracker. Pure; the state
+is small JSON.
+
+Names of two sources are compared where they mean the same (`canonicalize`). Values that agree at MIN_MATCHES steps, and
+differ at none, make the two one series: that of the source with the lower priority is hidden. One difference makes them
+distinct for good. Values agree if they are equal to the precision with which the less precise one was printed.
+
+    "names": {"loss": {"text:loss": [[10, 2.31], …], "wandb:train/loss": [[10, 2.3097], …]}}     the newest values
+    "pairs": {"text:loss wandb:train/loss": 1}       matches so far; "same" or "distinct" once it is known
+    "hidden": ["text:loss"]
+    "best": ["wandb", true]                          the source of the task's progress, and whether it reports a loss
+
+Values are kept only of names that two sources have.
+"""
+
+import re
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from fermi.diagnosis import loss_anomalies
+from fermi.metrics.points import Point, get_priority
+
+MIN_MATCHES = 2
+MAX_RECENT_VALUES = 16
+MAX_COMPARED_NAMES = 200
+"""Names in the state; values of further ones are not compared."""
+_WORD_ENDS = re.compile(r"[\s/.\-:]+|_+")
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenSeries:
+    """A series that another source reports as well: its values are removed."""
+
+    source: str
+    name: str
+
+
+@lru_cache(maxsize=1024)
+def canonicalize(name: str) -> str:
+    """Return what is compared between sources: lower case, `_` between words, and neither `train` nor `training` as the
+    first or last word."""
+    words = [word for word in _WORD_ENDS.sub("_", name.lower()).strip("_").split("_") if word]
+    if len(words) > 1 and words[0] in ("train", "training"):
+        words = words[1:]
+    if len(words) > 1 and words[-1] == "train":
+        words = words[:-1]
+    return "_".join(words)
+
+
+def agree(one: float, other: float) -> bool:
+    """Return whether the numbers are equal to the precision of the less precise one."""
+    if one == other:
+        return True
+    unit = max(_find_last_digit(one), _find_last_digit(other))
+    return abs(one - other) <= 0.5001 * unit
+
+
+def _find_last_digit(number: float) -> float:
+    """Return the value of one unit in the last digit that is printed of the number."""
+    digits, _, exponent = repr(float(number)).partition("e")
+    decimals = len(digits.partition(".")[2].rstrip("0"))
+    return float(10.0 ** ((int(exponent) if exponent else 0) - decimals))
+
+
+class SourceMerger:
+    """Decides which values of points are stored. `state` is updated."""
+
+    def __init__(self, state: MutableMapping[str, Any]) -> None:
+        self.state = state
+        self.newly_hidden: list[HiddenSeries] = []
+        self._source, self._known = "", set[tuple[str, ...]]()  # names of the only source so far
+
+    def select_values(self, source: str, step: int, values: Mapping[str, float | None]) -> Mapping[str, float | None]:
+        """Return the values that no better source reports. What is hidden from now on is in `newly_hidden`."""
+        names = self.state.setdefault("names", {})
+        if source != self._source:
+            self._source, self._known = source, set()
+        elif tuple(values) in self._known:
+            return values
+        several = False
+        for name, value in values.items():
+            key, common = f"{source}:{name}", canonicalize(name)
+            known = names.get(common)
+            if known is None:
+                if len(names) < MAX_COMPARED_NAMES:
+                    names[common] = {key: []}
+            elif key not in known or len(known) > 1:
+                several = True
+                self._compare(known, key, step, value)
+        if not several and len(self._known) < MAX_COMPARED_NAMES:
+            self._known.add(tuple(values))
+        hidden = self.state.get("hidden", ())
+        if not hidden:
+            return values
+        return {name: value for name, value in values.items() if f"{source}:{name}" not in hidden}
+
+    def _compare(self, known: dict[str, list[Any]], key: str, step: int, value: float | None) -> None:
+        if key not in known and len(known) >= 4:
+            return
+        recent = known.setdefault(key, [])
+        if value is None:
+            return
+        recent.append([step, value])
+        del recent[:-MAX_RECENT_VALUES]
+        source, pairs = key.partition(":")[0], self.state.setdefault("pairs", {})
+        for other, values in known.items():
+            pair = " ".join(sorted((key, other)))
+            if other.partition(":")[0] == source or pairs.get(pair) in ("same", "distinct"):
+                continue
+            there = [told for at, told in values if at == step]
+            if not there:
+                continue
+            pairs[pair] = "distinct" if not agree(value, there[-1]) else pairs.get(pair, 0) + 1
+            if pairs[pair] != "distinct" and pairs[pair] >= MIN_MATCHES:
+                pairs[pair] = "same"
+                self._hide(min(key, other, key=lambda one: (get_priority(one.partition(":")[0]), one)))
+
+    def _hide(self, key: str) -> None:
+        hidden = self.state.setdefault("hidden", [])
+        if key not in hidden:
+            hidden.append(key)
+            source, _, name = key.partition(":")
+            self.newly_hidden.append(HiddenSeries(source, name))
+
+    def is_best(self, point: Point) -> bool:
+        """Return whether the point is of the source that progress is read from: of those that report a loss, or of all
+        while none does, the one with the highest priority."""
+        source, had_loss = self.state.get("best", ("", False))
+        if source == point.source and had_loss:
+            return True
+        has_loss = any(map(loss_anomalies.is_loss, point.values))
+        if source == point.source:
+            if has_loss:
+                self.state["best"] = [source, True]
+            return True
+        if not source or (has_loss, get_priority(point.source)) > (had_loss, get_priority(source)):
+            self.state["best"] = [point.source, has_loss]
+            return True
+        return False
+
+
+def find_loss(values: Mapping[str, float | None]) -> str | None:
+    """Return the name of the training loss among the values: `loss` if it is there."""
+    return "loss" if "loss" in values else next(filter(loss_anomalies.is_loss, values), None)

@@ -1,0 +1,112 @@
+"""Which values of several sources are one series."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from fermi.metrics.points import Point
+from fermi.metrics.sources import HiddenSeries, SourceMerger, agree, canonicalize, find_loss
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (2.31, 2.3097, True), (2.31, 2.3163, False), (2.3, 2.3097, True), (5e-05, 5.04e-05, True),
+        (5e-05, 6e-05, False), (4.2, 4.25, True), (4.0, 4.2, True), (0.5, 0.5, True), (1e20, 1.2e21, False),
+        (0.0012, 0.00123, True),
+    ],
+)  # fmt: skip
+def test_numbers_agree_to_the_precision_with_which_they_were_printed(one: float, other: float, same: bool) -> None:
+    assert agree(one, other) is agree(other, one) is same
+
+
+@pytest.mark.parametrize(
+    ("name", "common"),
+    [("train/loss", "loss"), ("Loss", "loss"), ("training_loss", "loss"), ("loss-train", "loss"), ("train", "train"),
+     ("val.loss", "val_loss"), ("Val Loss", "val_loss"), ("训练", "训练"), ("train_val", "val")],
+)  # fmt: skip
+def test_names_are_compared_without_case_separators_and_train(name: str, common: str) -> None:
+    assert canonicalize(name) == common
+
+
+class Series:
+    """A merger whose state is stored after each point, as a cursor's is."""
+
+    def __init__(self) -> None:
+        self.state: dict[str, Any] = {}
+        self.hidden: list[HiddenSeries] = []
+
+    def add(self, source: str, step: int, **values: float) -> list[str]:
+        merger = SourceMerger(self.state)
+        found = merger.select_values(source, step, values)
+        self.hidden += merger.newly_hidden
+        self.state = json.loads(json.dumps(self.state))
+        return list(found)
+
+
+def test_the_same_loss_from_a_line_and_a_tracker_is_one_series() -> None:
+    seen = Series()
+    assert seen.add("text", 10, loss=2.31, ms=12.0) == ["loss", "ms"]
+    assert seen.add("wandb", 10, train_loss=2.3097) == ["train_loss"]
+    assert seen.add("text", 20, loss=2.11, ms=12.0) == ["loss", "ms"]
+    assert seen.add("wandb", 20, train_loss=2.1103) == ["train_loss"]
+    assert seen.add("text", 30, loss=2.05, ms=11.0) == ["loss", "ms"]
+    assert seen.add("wandb", 30, train_loss=2.0489) == ["train_loss"]
+    assert seen.hidden == [HiddenSeries("text", "loss")]
+    assert seen.add("text", 40, loss=9.99, ms=11.0) == ["ms"], "from now on"
+
+
+@pytest.mark.parametrize("better", ["wandb", "json"])
+def test_the_better_source_is_kept_whichever_came_first(better: str) -> None:
+    seen = Series()
+    for step in range(4):
+        for source in (better, "text"):
+            seen.add(source, step, loss=1.5 + step)
+    assert seen.hidden == [HiddenSeries("text", "loss")]
+
+
+def test_one_difference_makes_two_series_for_good() -> None:
+    seen = Series()
+    pairs: Sequence[tuple[float, float]] = ((1.0, 1.0), (1.0, 2.0), *[(1.0, 1.0)] * 20)
+    for step, (one, other) in enumerate(pairs):
+        seen.add("wandb", step, loss=one)
+        seen.add("text", step, loss=other)
+    assert seen.hidden == []
+    assert seen.state["pairs"] == {"text:loss wandb:loss": "distinct"}
+
+
+def test_steps_that_are_counted_differently_are_never_one_series() -> None:
+    seen = Series()
+    for step in range(30):
+        seen.add("wandb", step, loss=1.0)
+        seen.add("text", 1000 + step, loss=1.0)
+    assert seen.hidden == []
+
+
+def test_the_state_is_bounded() -> None:
+    seen = Series()
+    for step in range(3):
+        for source in ("text", "wandb", "mlflow", "file", "aim", "comet"):
+            seen.add(source, step, loss=1.5, **{f"layer_{n}": 0.5 for n in range(500)})
+    assert len(json.dumps(seen.state)) < 200_000
+
+
+def test_progress_is_of_the_best_source_that_reports_a_loss() -> None:
+    merger = SourceMerger({})
+
+    def is_best(source: str, *names: str) -> bool:
+        return merger.is_best(Point(1, dict.fromkeys(names, 1.0), None, source))
+
+    assert is_best("text", "ms")
+    assert is_best("wandb", "lr"), "it comes before lines for people"
+    assert not is_best("text", "ms")
+    assert is_best("text", "loss"), "it has a loss"
+    assert not is_best("wandb", "lr")
+    assert is_best("json", "train_loss")
+    assert not is_best("text", "loss")
+    assert is_best("wandb", "train/loss")
+    assert is_best("wandb", "lr")
+    assert not is_best("json", "loss")
+    assert find_loss({"lr": 1.0, "train/loss": 2.0}) == "train/loss"
