@@ -1,5 +1,6 @@
 """Lines of logs by expression, level and time, and where the first error is."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -259,6 +260,69 @@ def test_colours_are_no_text_for_searches_and_levels(list_texts, write, first):
 def test_a_coloured_word_is_the_first_error(write, first):
     write("begin\n\x1b[91mCRITICAL\x1b[0m: lost\n")
     assert first(rank="0")["found"]["text"] == "\x1b[91mCRITICAL\x1b[0m: lost"
+
+
+NESTED = "begin\n\repochs 0|" + "".join(
+    "".join(f"\n\rsteps {step:02}|\x1b[A" for step in range(50)) + f"\n\r         \x1b[A\repochs {epoch}|"
+    for epoch in range(1, 4)
+)
+"""Bars of tqdm, one in the other."""
+
+
+def test_bars_below_each_other_are_open_together_and_become_a_line_each(colleague, task, write):
+    def read(**query: Any) -> Any:
+        return colleague.get(f"/training-tasks/{task.pk}/logs", **query).data
+
+    cursor, lines, states = "", [], []
+    cuts = [at.start() for at in re.finditer("\n|\x1b", NESTED)][6::5]
+    for cut in [*cuts, len(NESTED)]:
+        write(NESTED[:cut])
+        page = read(cursor=cursor)
+        cursor = page["cursor"]
+        lines += [line["text"] for line in page["lines"] if not line.get("open")]
+        states += [line["text"] for line in page["lines"] if line.get("open")]
+        assert read(cursor=cursor)["lines"] == []
+    assert lines == ["begin"]
+    assert any(re.fullmatch(r"epochs 1\|\nsteps 2\d\|", state) for state in states)
+    assert states[-1] == "epochs 3|"
+    write(NESTED + "\nafter\nend\n")
+    ended = read(cursor=cursor)
+    assert [line["text"] for line in ended["lines"]] == ["epochs 3|", "after", "end"]
+    whole = read()["lines"]
+    assert [line["text"] for line in whole] == ["begin", "epochs 3|", "after", "end"]
+    assert whole[1:] == ended["lines"]
+    assert read(tail="true", limit=3)["lines"] == whole[1:]
+    assert [line["text"] for line in read(search="epochs")["lines"]] == ["epochs 3|"]
+    assert [page for page in (read(limit=1), read(cursor="1@0:6", limit=1)) if len(page["lines"]) != 1] == []
+    assert b"".join(pages.LogPageReader(task, 1).iterate_log(0)) == b"begin\nepochs 3|\nafter\nend\n"
+
+
+def test_open_bars_of_several_ranks_are_not_mixed(colleague, task, write):
+    for rank in (0, 1):
+        write(f"begin\n\repochs {rank}|\n\rsteps {rank}|\x1b[A", rank)
+    lines = colleague.get(f"/training-tasks/{task.pk}/logs", rank="all", tail="true", limit=5000).data["lines"]
+    assert [(line["rank"], line["text"]) for line in lines if line.get("open")] == [
+        (0, "epochs 0|\nsteps 0|"), (1, "epochs 1|\nsteps 1|"),
+    ]  # fmt: skip
+
+
+def test_bars_of_an_attempt_that_has_ended_are_lines(colleague, task, write):
+    write("\repochs 1|\n\rsteps 7|\x1b[A")
+    Attempt.objects.update(ended_at=BEGUN)
+    page = colleague.get(f"/training-tasks/{task.pk}/logs").data
+    assert [(line["text"], line.get("open")) for line in page["lines"]] == [("epochs 1|", None), ("steps 7|", None)]
+    assert colleague.get(f"/training-tasks/{task.pk}/logs", cursor=page["cursor"]).data["lines"] == []
+
+
+@pytest.mark.parametrize("cursor", ["1@0:1-2-3", "1@0:1-2-3-4-5", "1@0:1-2--1", "1@0:-"])
+def test_a_malformed_place_among_bars_is_refused(colleague, task, write, cursor):
+    assert colleague.get(f"/training-tasks/{task.pk}/logs", cursor=cursor).problems == {"cursor": "CURSOR_INVALID"}
+
+
+def test_a_place_among_bars_that_nobody_gave_is_read_from(colleague, task, write):
+    write(NESTED)
+    far = 10**17
+    assert colleague.get(f"/training-tasks/{task.pk}/logs", cursor=f"1@0:6-0-{far}-{far}").data["lines"]
 
 
 def test_a_download_has_rendered_lines(task, write, monkeypatch):

@@ -2,6 +2,7 @@
 
     "2@3:1024"          in attempt 2, in the log of rank 3
     "2@3:1024-1081"     there, and up to byte 1081 was already shown, as a line that is not complete yet
+    "2@3:1024-1081-1-1"   the same, where one row of bars lies below that line, and the cursor went up by one row
     "2@0:1024,3:77"     in the logs of all ranks, by rank (a rank that is not named is read from its beginning)
 
 Of a line that was overwritten (a progress bar) the newest state is shown, also while the line is not complete (`open`):
@@ -28,16 +29,10 @@ from apps.training.logs import filters
 from apps.training.logs.filters import NO_FILTER, LogFilter
 from apps.training.logs.levels import MAX_REACH_BYTES, LevelContext, TimestampParser
 from apps.training.models import Task
-from fermi.carriage_returns import find_newest_state, render_lines
+from fermi.carriage_returns import CURSOR_UP, find_newest_state, render_lines
+from fermi.cursor_movements import NO_GROUP, GroupState, LineReader, RowGroup, render_groups, strip_partial_code
 from fermi.jobs.spec import LogChunk
-from fermi.runner.record_frames import (
-    FRAME_START,
-    FrameFilter,
-    find_line_end,
-    find_partial_frame,
-    find_text_end,
-    skip_frames,
-)
+from fermi.runner.record_frames import FrameFilter, find_partial_frame, find_text_end
 from fermi.terminal_codes import remove_codes
 
 PIECE_BYTES = 1 << 18  # bytes read at a time
@@ -54,10 +49,11 @@ LevelContexts = dict[int, tuple[int, LevelContext]]
 
 class LogPosition(NamedTuple):
     """Position in a log. `shown_to`: the byte up to which the line that begins there was already shown while it was
-    open; 0: it was not."""
+    open; 0: it was not. `group`: of bars one below the other, that it is in."""
 
     offset: int = 0
     shown_to: int = 0
+    group: GroupState = NO_GROUP
 
     @property
     def shown_end(self) -> int:
@@ -65,7 +61,8 @@ class LogPosition(NamedTuple):
         return self.shown_to or self.offset
 
     def __str__(self) -> str:
-        return f"{self.offset}-{self.shown_to}" if self.shown_to else str(self.offset)
+        shown: tuple[int, ...] = (self.offset, self.shown_to) if self.shown_to or self.group.height else (self.offset,)
+        return "-".join(map(str, (*shown, *self.group) if self.group.height else shown))
 
 
 class PrintedLine(NamedTuple):
@@ -99,6 +96,7 @@ class _RawLine(NamedTuple):
     raw: bytes | None
     following: int
     open_to: int = 0
+    group: GroupState = NO_GROUP
 
 
 class LogPageReader:
@@ -126,13 +124,21 @@ class LogPageReader:
 
     def iterate_log(self, rank: int) -> Iterator[bytes]:
         """Yield all that is in a rank's log now, piece by piece."""
-        cursor, end, rest, printed = 0, False, b"", FrameFilter()
+        cursor, end, rest, printed, group = 0, False, b"", FrameFilter(), NO_GROUP
         while not end:
             chunk = self.chunk(rank, cursor, PIECE_BYTES)
             cursor, end = chunk.cursor, chunk.end
-            lines, feed, rest = (rest + printed.feed(chunk.data)).rpartition(b"\n")
-            if feed:
-                yield render_lines(lines) + feed
+            text = rest + printed.feed(chunk.data)
+            if group.height or CURSOR_UP.search(text):
+                shown, read, group = render_groups(text, group, last=end)
+                yield shown
+                rest = text[read:]
+            else:
+                lines, feed, rest = text.rpartition(b"\n")
+                if feed:
+                    yield render_lines(lines) + feed
+            if group.height:
+                continue
             begin, _ = find_newest_state(rest)
             rest = rest[begin:]
             if rest and (end or len(rest) >= MAX_LINE_BYTES):
@@ -158,14 +164,14 @@ class LogPageReader:
         """
         lines: list[PrintedLine] = []
         cursor, above, every = begin.offset, None, log_filter is NO_FILTER
-        shown, end = 0, stop is not None and begin.shown_end >= stop
+        group, shown, end = begin.group, 0, stop is not None and begin.shown_end >= stop
         if end:
             return lines, begin, end
         while not end and cursor - begin.offset < scan:
             chunk = _cut_chunk(stop, self.chunk(rank, cursor, max(2 * MAX_LINE_BYTES, min(PIECE_BYTES, scan))))
             end = chunk.end
-            for found in self._lines(cursor, chunk):
-                offset, raw, cursor, open_to = found
+            for found in self._lines(cursor, chunk, group):
+                offset, raw, cursor, open_to, group = found
                 is_open = bool(open_to)
                 shown = open_to or shown
                 if raw is None or (is_open and shown <= begin.shown_to):
@@ -184,10 +190,10 @@ class LogPageReader:
                     len(lines) == limit or (every and cursor - begin.offset >= scan) or _is_past(until)
                 ):
                     self._known[rank] = cursor, above
-                    return lines, LogPosition(cursor), False
+                    return lines, LogPosition(cursor, 0, group), False
         if above:
             self._known[rank] = cursor, above
-        return lines, LogPosition(cursor, shown), end
+        return lines, LogPosition(cursor, shown, group), end
 
     def tail(
         self,
@@ -235,23 +241,21 @@ class LogPageReader:
                 above.skip(offset, remove_codes(raw))
         return above
 
-    def _lines(self, cursor: int, chunk: LogChunk) -> Iterator[_RawLine]:
+    def _lines(self, cursor: int, chunk: LogChunk, group: GroupState = NO_GROUP) -> Iterator[_RawLine]:
         """Yield each whole line of a chunk, and what there is of the next one. A line begins after the frames before
-        it."""
-        data, begin = chunk.data, 0
-        framed = FRAME_START in data
+        it. `group`: of the rows of bars at the cursor."""
+        reader = LineReader(chunk.data, cursor, group)
+        framed = reader.framed
         self._has_frames |= framed
-        while True:
-            if framed and (text := skip_frames(data, begin)) > begin:
-                begin = text
-                yield _RawLine(cursor + begin, None, cursor + begin)
-            newline = find_line_end(data, begin) if framed else data.find(b"\n", begin)
-            if newline < 0:
-                break
-            state, shown = find_newest_state(data[begin:newline])
-            yield _RawLine(cursor + begin + state, shown[:MAX_LINE_BYTES], cursor + newline + 1)
-            begin = newline + 1
-        rest = data[begin : find_partial_frame(data)]
+        for line in reader:
+            if isinstance(line, int):
+                yield _RawLine(line, None, line)
+            else:
+                yield _RawLine(line.offset, line.text[:MAX_LINE_BYTES], line.following, group=line.group)
+        if reader.group is not None:
+            yield from self._list_open_rows(cursor, chunk, reader, reader.group)
+            return
+        begin, rest = reader.begin, reader.rest
         if not rest:
             return
         state, shown = find_newest_state(rest)
@@ -268,6 +272,26 @@ class LogPageReader:
             yield _RawLine(offset, shown, again, open_to=cursor + begin + find_text_end(rest))
         elif state:
             yield _RawLine(offset, None, again)
+
+    def _list_open_rows(self, cursor: int, chunk: LogChunk, reader: LineReader, group: RowGroup) -> Iterator[_RawLine]:
+        """Yield the rows of bars that are not printed over any more, and one open line with the others."""
+        begin, end, rest = cursor + reader.begin, cursor + len(chunk.data), reader.rest
+        group.write(begin, strip_partial_code(rest))
+        has_ended, shown = chunk.end and self._has_ended, False
+        for line in group.settle(end, end, everything=has_ended):
+            yield _RawLine(line.offset, line.text[:MAX_LINE_BYTES], line.following, group=line.group)
+            shown = line.following == end
+        if shown:
+            return
+        following, state = group.find_place()
+        if has_ended:
+            yield _RawLine(end, None, end)
+        elif chunk.end:
+            offset, text = group.render()
+            yield _RawLine(offset, text, following, begin + find_text_end(rest), state)
+        else:
+            following = following if following > cursor else end
+            yield _RawLine(following, None, following, group=state)
 
     @cached_property
     def _begun(self) -> datetime:
@@ -337,9 +361,17 @@ def parse_offsets(cursor: str) -> dict[int, LogPosition]:
     offsets = {}
     for pair in filter(None, cursor.split(",")):
         rank, _, spot = pair.partition(":")
-        offset, dash, shown = spot.partition("-")
-        offsets[_parse_offset(rank)] = LogPosition(_parse_offset(offset), _parse_offset(shown) if dash else 0)
+        offset, shown, below, height = _parse_spot(spot)
+        offsets[_parse_offset(rank)] = LogPosition(offset, shown, GroupState(below, height) if height else NO_GROUP)
     return offsets
+
+
+def _parse_spot(text: str) -> tuple[int, int, int, int]:
+    numbers = [_parse_offset(part) for part in text.split("-")]
+    if len(numbers) not in (1, 2, 4):
+        raise ValueError(text)
+    offset, shown, below, height = (*numbers, 0, 0, 0)[:4]
+    return offset, shown, below, height
 
 
 def _parse_offset(text: str) -> int:
