@@ -9,6 +9,7 @@ import {
   type Log,
   logQuery,
   getOverwrittenText,
+  parseLogLine,
   EMPTY_LOG,
   MAX_LOG_CHARACTERS,
   appendOpenLines,
@@ -61,6 +62,21 @@ test("a line that is open is replaced by the next of its rank, and what is older
   expect(shown(ended)).toEqual(["0:0:0", "0:30%", "1:1:0", "1:5%"]);
   expect(appendLogPage(ended, [bar(0, 30)])).toBe(ended);
   expect(shown(appendLogPage(ended, [{ ...bar(1, 9), text: "" }]))).toEqual(["0:0:0", "0:30%", "1:1:0"]);
+});
+
+test("bars one below the other are a line each, rank by rank, searched and coloured on their own", () => {
+  const red = "\u001b[31m";
+  const log = appendLogPage(EMPTY_LOG, [
+    parseLogLine(1, { offset: 9, text: `epochs 1\nsteps ${red}3`, open: true }),
+    parseLogLine(0, { offset: 5, text: "epochs 2\nsteps 4", open: true }),
+  ]);
+  expect(appendOpenLines(log).map(({ rank, text, printed }) => [rank, text, printed])).toEqual([
+    [0, "epochs 2", undefined],
+    [0, "steps 4", undefined],
+    [1, "epochs 1", "epochs 1"],
+    [1, "steps 3", `steps ${red}3`],
+  ]);
+  expect(appendOpenLines(log, [], "steps").map(({ text }) => text)).toEqual(["steps 4", "steps 3"]);
 });
 
 test("of text that was printed over, the newest state is left", () => {

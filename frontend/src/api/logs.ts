@@ -19,7 +19,7 @@ export interface LogLine {
   level?: LogLevel | undefined;
   /** Unix milliseconds, if the line has a time. */
   at?: number | undefined;
-  /** The line is not complete yet, such as a progress bar. */
+  /** The line is not complete yet, such as a progress bar, or several one below the other. */
   open?: boolean | undefined;
 }
 
@@ -89,8 +89,16 @@ export function appendOpenLines(
   lines: LogLine[] = log?.lines ?? NO_LINES,
   needle = "",
 ): LogLine[] {
-  const open = [...(log?.open.values() ?? [])].filter(({ text }) => text && text.toLowerCase().includes(needle));
-  return open.length > 0 ? [...lines, ...open.sort((one, other) => one.rank - other.rank)] : lines;
+  const ranks = [...(log?.open.values() ?? [])].sort((one, other) => one.rank - other.rank);
+  const open = ranks.flatMap(splitRows).filter(({ text }) => text && text.toLowerCase().includes(needle));
+  return open.length > 0 ? [...lines, ...open] : lines;
+}
+
+/** Returns a line for each row of an open line: bars one below the other come as one text. */
+function splitRows(line: LogLine): LogLine[] {
+  if (!line.text.includes("\n")) return [line];
+  const printed = line.printed?.split("\n");
+  return line.text.split("\n").map((text, row) => ({ ...line, text, printed: printed?.[row] }));
 }
 
 type Query = NonNullable<paths["/api/v1/training-tasks/{task_id}/logs"]["get"]["parameters"]["query"]>;
@@ -136,7 +144,7 @@ export const lastLineQuery = (id: string, attempt: number, rank: number, live: b
     queryKey: [...taskKeys.one(id), "last-line", attempt, rank] as const,
     queryFn: async () => {
       const page = await readPage(id, { rank: String(rank), attempt, tail: true, limit: 1 });
-      return page.lines.at(-1)?.text ?? "";
+      return page.lines.at(-1)?.text.split("\n").at(-1) ?? "";
     },
     refetchInterval: live ? 2_000 : false,
   });
