@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 
-from . import imports, records
+from . import imports, prompts, records
 from .rank import ProgressWriter
 from .shared_page import PULSE_VARIABLE
 
@@ -38,6 +38,10 @@ def start() -> ProgressWriter | None:
     except Exception:
         pass
     atexit.register(pulse.ends)
+    try:
+        prompts.watch_prompts()
+    except Exception:
+        pass
     imports.watch_imports(pulse)
     return pulse
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.runner import log_rotation, record_frames
+from fermi.runner.prompts import PromptDetector
 from fermi.runner.pulse import RankOutput
 
 PERIOD_SECONDS = 1.0
@@ -52,11 +53,13 @@ class RankRecords:
     def __init__(self) -> None:
         self._outputs: dict[int, RankOutput] = {}
         self._queues: dict[int, RecordQueue] = {}
+        self._prompts: dict[int, PromptDetector] = {}
         self._due = time.monotonic() + PERIOD_SECONDS
 
     def add(self, rank: int, output: RankOutput, queue: int | None) -> None:
         """Write the records of a rank that was started. `queue`: a descriptor, which stays the caller's."""
         self._outputs[rank] = output
+        self._prompts[rank] = PromptDetector(output, time.monotonic())
         if queue is not None:
             self._queues[rank] = RecordQueue(queue)
 
@@ -73,15 +76,20 @@ class RankRecords:
         return False
 
     def update(self) -> None:
-        """Move the records that there are into the logs, if that is due. Call it several times a second."""
+        """Move the records that there are into the logs, and look for questions in these, if that is due. Call it
+        several times a second."""
         now = time.monotonic()
         if now >= self._due:
             self._due = now + PERIOD_SECONDS
             for rank in self._queues:
                 self._move(rank)
+            for rank, detector in self._prompts.items():
+                if prompt := detector.update(now):
+                    self.append_record(rank, {"prompt": prompt})
 
     def finish_rank(self, rank: int) -> None:
         """Move the last records of a rank that has ended. Its queue may be closed afterwards."""
+        self._prompts.pop(rank, None)
         if rank in self._queues:
             for _ in range(MAX_READS_AT_END):
                 if not self._move(rank):
