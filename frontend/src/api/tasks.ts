@@ -172,6 +172,11 @@ export const previewQuery = (body: CreateRequest) =>
     refetchInterval: ({ state }) => (state.data?.packages?.looking || state.data?.memoryLooking ? 1_500 : false),
   });
 
+/** Returns what a pasted launch command means. Runs nothing. */
+export const readLaunchCommand = mutationOptions({
+  mutationFn: (text: string) => unwrapResponse(http.POST("/api/v1/training-tasks/launch-command", { body: { text } })),
+});
+
 /** Creates a task. The same body with the same idempotency key creates it only once. */
 export const createTask = mutationOptions({
   mutationFn: ({ body, key }: { body: CreateRequest; key: string }) =>

@@ -39,6 +39,7 @@ export type DiagnosisFinding = Diagnosis["findings"][number];
 export type SuggestedAction = DiagnosisFinding["actions"][number];
 export type CreateRequest = Body<"/api/v1/training-tasks", "post">;
 export type Preview = ResponseData<"/api/v1/training-tasks/preview", "post">;
+export type LaunchCommand = ResponseData<"/api/v1/training-tasks/launch-command", "post">;
 export type RunsIn = NonNullable<Preview["environments"][number]["runsIn"]>;
 export type Scaling = NonNullable<Preview["scaling"]>;
 export type Plan = ResponseData<"/api/v1/training-tasks/{task_id}/plan", "get">;

@@ -1061,9 +1061,19 @@ export const en: Translation = {
     script: "Training script",
     scriptHint:
       "A Python file, or -m and a module, such as -m pkg.train. A relative path is resolved in the task's code, otherwise in the working directory of the master environment. Empty: the model's own recipe. With your own script, dataset and model are optional.",
+    launchCommand: "Paste a launch command",
+    launchCommandHint:
+      "As in a README or your shell history: torchrun, accelerate launch, deepspeed, mpirun, srun, python, bash. It fills in the fields below.",
+    launchCommandRead: "Read the command",
+    launchCommandMeaning: "What the command means",
+    launchCommandCounts: "It asks for {{gpus}} GPUs on each node, and {{nodes}} nodes.",
+    launchCommandAccept: "Use this",
+    launchCommandAsIs: "Run the command as it is, once per node",
+    oncePerGpu: "One process per GPU runs:",
+    oncePerNode: "One process per node runs, and starts its ranks itself:",
     args: "Script arguments",
     argsHint:
-      "One argument per line. Each rank gets its own value for {checkpoint_dir}, {output_dir}, {resume_from}, {rank}, {local_rank}, {node_rank} and {world_size}.",
+      "One argument per line. Each rank gets its own value for {checkpoint_dir}, {output_dir}, {resume_from}, {rank}, {local_rank}, {node_rank}, {world_size}, {nnodes}, {nproc_per_node}, {master}, {port} and {dist_url}.",
     env: "Environment variables",
     envHint: "One per line, such as NCCL_DEBUG=INFO; placeholders as in the arguments.",
     secrets: "Variables with secrets",

@@ -1018,9 +1018,19 @@ export const zh = {
     script: "训练脚本",
     scriptHint:
       "Python 文件，或 -m 加模块名，例如 -m pkg.train。相对路径从任务携带的代码、否则从主节点环境的工作目录找起。留空则使用模型自带的训练方法；有脚本时可以不选数据集和模型。",
+    launchCommand: "粘贴启动命令",
+    launchCommandHint:
+      "可来自 README 或终端历史：torchrun、accelerate launch、deepspeed、mpirun、srun、python、bash。将填入下面的字段。",
+    launchCommandRead: "解释命令",
+    launchCommandMeaning: "命令的含义",
+    launchCommandCounts: "它要求每个节点 {{gpus}} 个 GPU，共 {{nodes}} 个节点。",
+    launchCommandAccept: "采用",
+    launchCommandAsIs: "在每个节点上原样运行一次",
+    oncePerGpu: "每个 GPU 一个进程，运行：",
+    oncePerNode: "每个节点一个进程，由它自行启动各 rank：",
     args: "脚本参数",
     argsHint:
-      "每行一个参数。{checkpoint_dir}、{output_dir}、{resume_from}、{rank}、{local_rank}、{node_rank} 和 {world_size} 会替换为各 rank 自己的值。",
+      "每行一个参数。{checkpoint_dir}、{output_dir}、{resume_from}、{rank}、{local_rank}、{node_rank}、{world_size}、{nnodes}、{nproc_per_node}、{master}、{port} 和 {dist_url} 会替换为各 rank 自己的值。",
     env: "环境变量",
     envHint: "每行一个，形如 NCCL_DEBUG=INFO；可使用与参数相同的占位符。",
     secrets: "取自密钥的变量",

@@ -1,5 +1,6 @@
 import { useTranslation } from "react-i18next";
 import CodeFields from "./code-source";
+import { LaunchCommandField } from "./launch-command-field";
 import { getProblemText } from "./problems";
 import type { SectionProps } from "./section-props";
 import { MonospaceInput, MonospaceTextarea } from "./monospace-inputs";
@@ -11,6 +12,7 @@ export default function ScriptFields(section: SectionProps) {
   return (
     <>
       <CodeFields {...section} />
+      <LaunchCommandField {...section} />
       <MonospaceInput
         name="entrypoint.script"
         value={draft.script}

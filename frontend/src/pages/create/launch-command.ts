@@ -1,0 +1,30 @@
+import type { LaunchCommand } from "@/api/types";
+import type { Draft } from "./draft";
+
+type Entrypoint = LaunchCommand["entrypoint"];
+
+/** Formats an entry point as it would be typed in a shell. */
+export function formatEntrypoint({ script, module, command, args }: Entrypoint): string {
+  const words = command ?? ["python", ...(module ? ["-m", module] : [script ?? ""]), ...(args ?? [])];
+  return words.map((word) => (/^[\w@%+=:,./{}-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)).join(" ");
+}
+
+/** Returns the change of the draft that makes a launch command its entry point, with its variables. */
+export function applyLaunchCommand(draft: Draft, found: LaunchCommand, entrypoint = found.entrypoint): Partial<Draft> {
+  const { script = "", module, command, args = [], processes } = entrypoint;
+  const named = new Set(Object.keys(found.env));
+  const kept = draft.env.split("\n").filter((line) => line.trim() && !named.has(line.split("=", 1)[0]?.trim() ?? ""));
+  const added = Object.entries(found.env).map(([name, value]) => `${name}=${value}`);
+  return {
+    what: "script",
+    script: module ? `-m ${module}` : script,
+    args: args.join("\n"),
+    env: [...kept, ...added].join("\n"),
+    ...(found.framework && { framework: found.framework }),
+    ...(found.maxRestarts != null && { plain: { ...draft.plain, maxRestarts: String(found.maxRestarts) } }),
+    rest: {
+      ...draft.rest,
+      entrypoint: { ...(command && { command }), ...(processes === "node" && { processes }) },
+    },
+  };
+}
