@@ -6,6 +6,8 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* Finding      what was found to be wrong while an attempt ran
   │ 1──* MetricPoint  a line of numbers a rank printed
   │ 1──* Checkpoint   what a restart can resume from
+  ├ 1──* TaskParameter  what its script was configured with
+  ├ 1──* TaskMedia    images, texts, tables and histograms that its script logged, as files in its outputs
   ├ 1──* LogCursor    how far each rank's log has been read into the tables above
   ├ 1──* TraceExport  parts of its trace that are still to be sent, where tasks are traced
   ├ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the kind `preflight`
@@ -16,6 +18,8 @@ from functools import partial
 
 from django.conf import settings
 from django.db import models
+from django.db.models import F
+from django.db.models.functions import Left
 
 from apps.common.ids import new_id
 from apps.common.pass_claims import PassClaim
@@ -350,6 +354,45 @@ class MetricPoint(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["task", "id"])]
+
+
+class TaskParameter(models.Model):
+    """A parameter that a task's script was configured with: from its request, or as it told a tracker. `number`: the
+    value, if it is one. At most `fermi.metrics.parameters.MAX_PARAMETERS` per task."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="parameters", db_index=False)
+    name = models.CharField(max_length=200)
+    value = models.CharField(max_length=1000)
+    number = models.FloatField(null=True)
+    source = models.CharField(max_length=20)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "name"], name="one_value_per_parameter")]
+        indexes = [
+            models.Index(fields=["name", "number", "-id"], name="training_parameter_number"),
+            # a whole value may be longer than an index of PostgreSQL holds
+            models.Index("name", Left("value", 64), F("id").desc(), name="training_parameter_value"),
+        ]
+
+
+class TaskMedia(models.Model):
+    """An image, a text, a table or a histogram that a task's script logged. `path`: of the file in the task's outputs.
+    Rows are thinned, and at most `logs.ingest.MAX_MEDIA` per task."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="media", db_index=False)
+    attempt = models.PositiveIntegerField()
+    rank = models.PositiveIntegerField()
+    kind = models.CharField(max_length=20)
+    name = models.CharField(max_length=200)
+    step = models.BigIntegerField()
+    path = models.CharField(max_length=500)
+    source = models.CharField(max_length=20)
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "kind", "name", "step"], name="one_medium_per_name_and_step")
+        ]
 
 
 class Checkpoint(models.Model):

@@ -16,6 +16,7 @@ from apps.training.states import TaskAction, TaskState
 from fermi.diagnosis import Level
 from fermi.diagnosis.actions import ActionCode
 from fermi.export import TARGETS
+from fermi.metrics.records import MEDIA_KINDS
 from fermi.planning.request import MASTER_PORTS
 from fermi.scheduler.snapshot import Priority
 
@@ -209,6 +210,12 @@ class TaskQuery(PageQuery):
     task = serializers.ListField(
         child=KeyField(), max_length=100, required=False, help_text="these alone, by id; may repeat"
     )
+    parameter = serializers.ListField(
+        child=serializers.CharField(max_length=1300),
+        max_length=10,
+        required=False,
+        help_text="`lr=0.001`, `lr>0.001`, `optimizer.name=adamw`; may repeat",
+    )
     cause = KeyField(
         required=False,
         allow_blank=True,
@@ -353,6 +360,15 @@ class TaskElastic(serializers.Serializer):
     away = AwayNode(many=True)
 
 
+class ParameterItem(serializers.Serializer):
+    name = serializers.CharField()
+    value = serializers.CharField()
+    number = serializers.FloatField(allow_null=True, help_text="the value, if it is a number")
+    source = serializers.CharField(  # type: ignore[assignment]
+        help_text="`request`, or the name of the tracker that the script told"
+    )
+
+
 class TaskDetail(TaskBrief):
     datasetId = serializers.CharField(allow_null=True, help_text="null: the script reads none of ours")
     datasetVersionId = serializers.CharField(allow_null=True)
@@ -377,6 +393,7 @@ class TaskDetail(TaskBrief):
     ranks = TaskRank(many=True)
     attempts = TaskAttempt(many=True)
     request = serializers.JSONField()
+    parameters = ParameterItem(many=True, help_text="what its script was configured with, by name")
 
 
 class FindingPlace(serializers.Serializer):
@@ -570,6 +587,23 @@ class MetricItem(serializers.Serializer):
 class MetricList(serializers.Serializer):
     items = MetricItem(many=True)
     next = serializers.IntegerField(allow_null=True)
+
+
+class MediaQuery(PageQuery):
+    kind = serializers.ChoiceField(MEDIA_KINDS, required=False)
+    name = KeyField(max_length=200, required=False)
+    ordering = OrderingField("-step", step="step", name="name", at="at")
+
+
+class MediaItem(serializers.Serializer):
+    attempt = serializers.IntegerField()
+    rank = serializers.IntegerField()
+    kind = serializers.ChoiceField(MEDIA_KINDS)
+    name = serializers.CharField()
+    step = serializers.IntegerField()
+    path = serializers.CharField(help_text="of the file in the task's outputs")
+    source = serializers.CharField(help_text="name of the tracker")  # type: ignore[assignment]
+    at = serializers.DateTimeField()
 
 
 class CheckpointQuery(PageQuery):

@@ -60,6 +60,7 @@ urlpatterns = [
     path(f"{TASK}/clone", views.TaskCloneView.as_view()),
     path(f"{TASK}/events", views.TaskEventsView.as_view()),
     path(f"{TASK}/metrics", views.TaskMetricsView.as_view()),
+    path(f"{TASK}/media", views.TaskMediaView.as_view()),
     path(f"{TASK}/pulses", rank_progress.TaskPulsesView.as_view()),
     path(f"{TASK}/telemetry", telemetry.TaskTelemetryView.as_view()),
     path(f"{TASK}/telemetry/now", telemetry.TaskUseView.as_view()),

@@ -166,6 +166,15 @@ class TaskMetricsView(APIView):
         return selectors.list_metrics(actions.find_task(request.user, task_id).pk, query)
 
 
+class TaskMediaView(APIView):
+    @operation("listTaskMedia", query=serializers.MediaQuery, page=serializers.MediaItem)
+    def get(self, request: Request, task_id: str, query: Query) -> Data:
+        """List the images, texts, tables and histograms that the script logged; `downloadTaskOutput` returns their
+        files."""
+        task = actions.find_task(request.user, task_id)
+        return paginate_rows(selectors.query_media(task.pk, query), query)
+
+
 class TaskScalingView(APIView):
     @operation("getTaskScaling", data=serializers.TaskScaling)
     def get(self, request: Request, task_id: str) -> Data:

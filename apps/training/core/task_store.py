@@ -12,13 +12,14 @@ from apps.common.row_bounds import MAX_ROWS, make_limit_error
 from apps.common.sql import CompiledQuery, list_columns
 from apps.files.services import outputs
 from apps.training import models
-from apps.training.core import code, wakeups
+from apps.training.core import code, parameters, wakeups
 from apps.training.core.engine_access import is_scheduled_by_engine
 from apps.training.models import Task
 from apps.training.states import ACTIVE_STATES, TaskKind, TaskState
 from apps.training.states.deadlines import DEADLINES
 from fermi.jobs import ranks
 from fermi.jobs.spec import JobSpec, Node
+from fermi.metrics.parameters import REQUEST, flatten_parameters
 from fermi.planning import summary
 from fermi.planning.request import TaskRequest
 from fermi.scheduler.snapshot import Select
@@ -66,6 +67,7 @@ def store_task(job: JobSpec, owner: User, cluster: Cluster, kind: TaskKind = Tas
     task.save(force_insert=True)
     if kind is TaskKind.TRAINING:
         outputs.create_outputs(task.pk, task.project_id)
+        parameters.store_parameters(task.pk, dict(flatten_parameters(dict(job.hyperparameters))), REQUEST)
     if task.select is None or is_scheduled_by_engine(task):
         store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
     wakeups.enqueue_due_task(task.pk)

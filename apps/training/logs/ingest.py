@@ -35,13 +35,15 @@ from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.training.core import checkpoints, findings, transitions, wakeups
 from apps.training.core.engine_access import build_handle, get_backend
-from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task
+from apps.training.core.parameters import store_parameters
+from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task, TaskMedia
 from apps.training.states import TaskKind
 from fermi.diagnosis import Finding, Level, loss_anomalies
 from fermi.jobs.spec import RankProgress
 from fermi.metrics import json_lines, points
+from fermi.metrics.parameters import ParameterValue
 from fermi.metrics.points import Point
-from fermi.metrics.records import FoundCheckpoint, Record, parse_record
+from fermi.metrics.records import FoundCheckpoint, Media, Record, parse_record
 from fermi.metrics.sources import HiddenSeries, SourceMerger, find_loss
 from fermi.metrics.trainer_steps import TrainerPosition
 from fermi.runner.record_frames import FRAME_START, find_partial_frame, iterate_frames, strip_frames
@@ -57,6 +59,7 @@ MAX_UNSTORED_BYTES = 1 << 20
 DENSE_POINTS_RANK_0, DENSE_POINTS_OTHER_RANKS = 10_000, 500
 MAX_LINE_KINDS = 1024  # more than that share their counts
 MAX_EVENTS = 10_000
+DENSE_MEDIA, MAX_MEDIA = 100, 2000
 MAX_HOLD_SECONDS = 15.0
 """Longest time, in seconds, that a Trainer's first line waits for a progress report of the probe; pods report every ten
 seconds."""
@@ -240,6 +243,10 @@ class LogReader:
                 unique_fields=["task", "path"],
                 update_fields=["attempt", "step", "size_bytes", "val_loss", "at"],
             )
+            for rank, source, found in parsed.parameters:
+                store_parameters(self._task_id, found, source, replaces=rank == 0)
+            if parsed.media:
+                self._store_media(parsed)
             for tail in parsed.tails:
                 cursor = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt, rank=tail.rank)
                 if not cursor.filter(offset=tail.stored).update(offset=tail.position, state=tail.state):
@@ -255,6 +262,21 @@ class LogReader:
                 wakeups.publish_change(self._task_id, "event")
         for tail in parsed.tails:
             tail.stored = tail.position
+
+    def _store_media(self, parsed: _ParsedRows) -> None:
+        """Store the rows of files. Of a task the newest MAX_MEDIA are kept."""
+        rows = TaskMedia.objects.filter(task_id=self._task_id)
+        for kind, name, step in parsed.replaced_media:
+            rows.filter(kind=kind, name=name, step=step, attempt=self._attempt).delete()
+        added = list(parsed.media.values())[-MAX_MEDIA:]
+        if (over := rows.count() + len(added) - MAX_MEDIA) > 0:
+            rows.filter(pk__in=list(rows.order_by("pk").values_list("pk", flat=True)[:over])).delete()
+        TaskMedia.objects.bulk_create(
+            added,
+            update_conflicts=True,
+            unique_fields=["task", "kind", "name", "step"],
+            update_fields=["attempt", "rank", "path", "source", "at"],
+        )
 
     def _remove_hidden(self, parsed: _ParsedRows) -> None:
         """Remove the values that a better source reports as well, from stored rows and from those to be stored."""
@@ -291,7 +313,8 @@ class _LogTail:
     key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
     where no step was printed; `steps` and `total`, what the ranks' probes reported last; `logged`, step and epoch of
     the Trainer's newest line; `losses`, the state of `fermi.diagnosis.loss_anomalies`; `sources`, that of
-    `fermi.metrics.sources`; `begun`, the beginning of a line that frames follow, as base64.
+    `fermi.metrics.sources`; `media`, by kind and name: how many, and the
+    step of the row that goes when the next one comes; `begun`, the beginning of a line that frames follow, as base64.
     """
 
     def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
@@ -373,6 +396,9 @@ class _ParsedRows:
         self.progress: dict[str, Any] = {}
         self.tails: list[_LogTail] = []
         self.hidden: list[tuple[int, HiddenSeries]] = []
+        self.parameters: list[tuple[int, str, Mapping[str, ParameterValue]]] = []  # rank, source, values
+        self.media: dict[tuple[str, str, int], TaskMedia] = {}
+        self.replaced_media: list[tuple[str, str, int]] = []
         self.losses: list[Finding | loss_anomalies.Resolved] = []
 
     def add(self, tail: _LogTail, text: bytes, records: Iterable[bytes] = ()) -> bool:
@@ -395,7 +421,28 @@ class _ParsedRows:
             self._add_point(tail, point)
         if record.checkpoint:
             self._add_found_checkpoint(record.checkpoint, self._at(record.time))
-        return bool(point or record.checkpoint)
+        if record.parameters:
+            self.parameters.append((tail.rank, record.source, record.parameters))
+        if record.media:
+            self._add_media(tail, record, record.media)
+        return bool(point or record.checkpoint or record.parameters or record.media)
+
+    def _add_media(self, tail: _LogTail, record: Record, found: Media) -> None:
+        """Keep a file's row. Of the same name the first ones are kept, later every second, third, …, and always the
+        newest, which goes when the next one comes."""
+        series = tail.state.setdefault("media", {})
+        key = str(crc32(f"{found.kind}:{found.name}".encode()) % MAX_LINE_KINDS)
+        slot = series.setdefault(key, [0, None])
+        slot[0] += 1
+        step = record.step if record.step is not None else slot[0]
+        if slot[1] is not None and slot[1] != step:
+            self.replaced_media.append((found.kind, found.name, slot[1]))
+            self.media.pop((found.kind, found.name, slot[1]), None)
+        slot[1] = step if slot[0] % (slot[0] // DENSE_MEDIA + 1) else None
+        self.media[found.kind, found.name, step] = TaskMedia(
+            **self._of, rank=tail.rank, kind=found.kind, name=found.name, step=step, path=found.path,
+            source=record.source, at=self._at(record.time),
+        )  # fmt: skip
 
     def _add_point(self, tail: _LogTail, point: Point) -> None:
         step = point.step if point.step is not None else self._step_of(tail, point)

@@ -30,7 +30,18 @@ from apps.common.encoding import encode_json
 from apps.common.errors import ApiError
 from apps.common.sql import CompiledQuery, Reader, list_columns, read_json
 from apps.training.core import elastic_size, redaction
-from apps.training.models import Attempt, Drill, Event, Finding, MetricPoint, Node, Preflight, Task
+from apps.training.models import (
+    Attempt,
+    Drill,
+    Event,
+    Finding,
+    MetricPoint,
+    Node,
+    Preflight,
+    Task,
+    TaskMedia,
+    TaskParameter,
+)
 from apps.training.presenters import task_presenter
 from apps.training.states import FINAL_STATES, TaskAction, TaskState, allowed_actions
 from fermi.diagnosis import Level
@@ -286,6 +297,9 @@ def get_task_detail(user: User, task_id: str) -> dict[str, Any]:
         ],
         "attempts": [_serialize_attempt(attempt) for attempt in attempts],
         "request": redaction.redact_request(found["request"], found["project_id"], user),
+        "parameters": list(
+            TaskParameter.objects.filter(task=task_id).order_by("name").values("name", "value", "number", "source")
+        ),
     }
 
 
@@ -324,6 +338,13 @@ def query_events(task_id: str, after: int = 0) -> QuerySet[Event, Any]:
 
 
 _POINT_COLUMNS = ("id", "attempt", "rank", "step", "at", "values", "source")
+
+
+def query_media(task_id: str, filters: Mapping[str, Any]) -> QuerySet[TaskMedia, Any]:
+    """Return what the task's script logged besides numbers."""
+    rows = TaskMedia.objects.filter(task=task_id)
+    chosen = {name: filters[name] for name in ("kind", "name") if filters.get(name)}
+    return rows.filter(**chosen).values("attempt", "rank", "kind", "name", "step", "path", "source", "at")
 
 
 def list_metrics(task_id: str, filters: Mapping[str, Any]) -> dict[str, Any]:

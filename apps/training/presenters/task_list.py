@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.db.models import IntegerField, Q, QuerySet, Subquery
+from django.db.models.functions import Left
 
 from apps.accounts import access
 from apps.accounts.models import User
@@ -14,8 +15,10 @@ from apps.common.cursors import build_cursor_condition, get_column_path, make_cu
 from apps.common.errors import ApiError
 from apps.common.pages import Column
 from apps.common.sql import CompiledQuery, make_key_parameters
-from apps.training.models import Attempt, Node, Task
+from apps.training.models import Attempt, Node, Task, TaskParameter
 from apps.training.presenters.selectors import brief_columns, select_brief_columns, serialize_brief
+from fermi.metrics import parameters
+from fermi.metrics.parameters import ParameterCondition
 from fermi.planning import plugins
 
 WEEK = timedelta(days=7)
@@ -38,6 +41,22 @@ def _filter_by_cause(cause: str) -> Q:
     return tasks | Q(reason=cause) if cause.isupper() else tasks
 
 
+def _filter_by_parameters(conditions: Sequence[ParameterCondition]) -> Q:
+    """Return the filter for tasks with parameters that fulfil all conditions; each finds the newest of its tasks."""
+    found = Q()
+    for one in conditions:
+        rows = TaskParameter.objects.filter(name=one.name)
+        if one.number is None:
+            rows = rows.alias(start=Left("value", 64)).filter(start=one.value[:64], value=one.value)
+        else:
+            rows = rows.filter(**{f"number{_LOOKUPS[one.operator]}": one.number})
+        found &= Q(pk__in=rows.order_by("-pk").values("task")[:MAX_LISTED])
+    return found
+
+
+_LOOKUPS = {"=": "", "<": "__lt", "<=": "__lte", ">": "__gt", ">=": "__gte"}
+
+
 COMPILED_FILTERS: dict[str, FilterBuilder] = {
     "framework": lambda name: Q(framework=name),
     "owner": lambda name: Q(owner=Subquery(User.objects.filter(username=name).values("pk")[:1])),
@@ -52,6 +71,7 @@ FILTERS: dict[str, FilterBuilder] = COMPILED_FILTERS | {
     "createdBefore": lambda moment: Q(created_at__lt=moment),
     "cause": _filter_by_cause,
     "task": lambda keys: Q(pk__in=keys),
+    "parameter": _filter_by_parameters,
     "search": lambda word: Q(name__icontains=word) | Q(pk__icontains=word),
     "cursor": lambda behind: behind,
 }
@@ -98,9 +118,17 @@ def _read_filters(query: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: query[name] for name in FILTERS if query.get(name)}
     if "framework" in given:
         given["framework"] = plugins.resolve_framework_name(given["framework"])
+    if "parameter" in given:
+        given["parameter"] = [_parse_condition(text) for text in given["parameter"]]
     if "cursor" in given:
         given["cursor"] = build_cursor_condition(given["cursor"], query["ordering"][0], Task)
     return given
+
+
+def _parse_condition(text: str) -> ParameterCondition:
+    if found := parameters.parse_condition(text):
+        return found
+    raise ApiError(400, "PARAMETER_CONDITION_INVALID", "parameter", condition=text)
 
 
 class PageShape(NamedTuple):

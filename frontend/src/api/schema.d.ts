@@ -2075,6 +2075,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/media": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description List the images, texts, tables and histograms that the script logged; `downloadTaskOutput` returns their
+         *     files.
+         */
+        get: operations["listTaskMedia"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/metrics": {
         parameters: {
             query?: never;
@@ -4652,6 +4672,32 @@ export interface components {
             code: number;
             message: string;
         };
+        MediaItem: {
+            attempt: number;
+            rank: number;
+            kind: components["schemas"]["MediaItemKindEnum"];
+            name: string;
+            step: number;
+            /** @description of the file in the task's outputs */
+            path: string;
+            /** @description name of the tracker */
+            source: string;
+            /** Format: date-time */
+            at: string;
+        };
+        /** @enum {string} */
+        MediaItemKindEnum: "image" | "text" | "table" | "histogram";
+        MediaItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["MediaItem"][];
+        };
+        MediaItemPageEnvelope: {
+            data: components["schemas"]["MediaItemPage"];
+            code: number;
+            message: string;
+        };
         MemberAddRequest: {
             username: string;
             /** @default member */
@@ -5287,6 +5333,17 @@ export interface components {
             code: string;
             message: string;
             hint: string;
+        };
+        ParameterItem: {
+            name: string;
+            value: string;
+            /**
+             * Format: double
+             * @description the value, if it is a number
+             */
+            number: number | null;
+            /** @description `request`, or the name of the tracker that the script told */
+            source: string;
         };
         /** @description Changes to a channel. What is left out stays as it is. */
         PatchedChannelChangeRequest: {
@@ -6578,6 +6635,8 @@ export interface components {
             ranks: components["schemas"]["TaskRank"][];
             attempts: components["schemas"]["TaskAttempt"][];
             request: unknown;
+            /** @description what its script was configured with, by name */
+            parameters: components["schemas"]["ParameterItem"][];
         };
         TaskDetailEnvelope: {
             data: components["schemas"]["TaskDetail"];
@@ -12428,6 +12487,8 @@ export interface operations {
                 owner?: string;
                 page?: number;
                 pageSize?: number;
+                /** @description `lr=0.001`, `lr>0.001`, `optimizer.name=adamw`; may repeat */
+                parameter?: string[];
                 /** @description id */
                 project?: string;
                 search?: string;
@@ -12909,6 +12970,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FirstErrorEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listTaskMedia: {
+        parameters: {
+            query?: {
+                kind?: "image" | "text" | "table" | "histogram";
+                name?: string;
+                ordering?: "step" | "-step" | "name" | "-name" | "at" | "-at";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MediaItemPageEnvelope"];
                 };
             };
             default: {

@@ -16,6 +16,7 @@ from fermi.client.transport import MAX_OUTAGE_SECONDS, Transport, build_telemetr
 from fermi.client.types import (
     CheckpointItem,
     FirstError,
+    MediaItem,
     MetricItem,
     TaskBrief,
     TaskClone,
@@ -67,9 +68,11 @@ class Tasks:
         created_before: str | None = None,
         search: str | None = None,
         ordering: str | None = None,
+        parameter: str | Sequence[str] | None = None,
     ) -> Listing[TaskBrief]:
         """Return tasks, newest first unless `ordering` says otherwise. Several statuses mean any of them; times are ISO
-        8601. In any other order than that of creation, the list is limited to the newest 5,000 matching tasks."""
+        8601. `parameter`: conditions such as `lr=0.001` or `lr>0.001`, all of which hold. In any other order than that
+        of creation, the list is limited to the newest 5,000 matching tasks."""
         filters = {
             "status": status,
             "framework": framework,
@@ -81,6 +84,7 @@ class Tasks:
             "createdBefore": created_before,
             "search": search,
             "ordering": ordering,
+            "parameter": parameter,
         }
         return Listing(self._transport, "/training-tasks", filters)
 
@@ -205,6 +209,10 @@ class Tasks:
     def scaling(self, task_id: str) -> TaskScaling:
         """Return the expected speed and the task's measured one."""
         return self._transport.call("GET", _path(task_id, "/scaling"))
+
+    def media(self, task_id: str, *, kind: str | None = None, name: str | None = None) -> Listing[MediaItem]:
+        """Return the images, texts, tables and histograms that the script logged."""
+        return Listing(self._transport, _path(task_id, "/media"), {"kind": kind, "name": name})
 
     def checkpoints(self, task_id: str) -> Listing[CheckpointItem]:
         return Listing(self._transport, _path(task_id, "/checkpoints"), {})

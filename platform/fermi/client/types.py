@@ -945,6 +945,9 @@ class LogLine(TypedDict):
     """
 
 
+MediaItemKindEnum: TypeAlias = Literal["image", "text", "table", "histogram"]
+
+
 MemoryHolderKindEnum: TypeAlias = Literal["kernel", "process"]
 
 
@@ -1327,6 +1330,19 @@ class PackagesReason(TypedDict):
     code: str
     message: str
     hint: str
+
+
+class ParameterItem(TypedDict):
+    name: str
+    value: str
+    number: float | None
+    """
+    the value, if it is a number
+    """
+    source: str
+    """
+    `request`, or the name of the tracker that the script told
+    """
 
 
 class PatchedChannelChangeRequest(TypedDict):
@@ -3683,6 +3699,23 @@ MachineTelemetry = TypedDict(
 )
 
 
+class MediaItem(TypedDict):
+    attempt: int
+    rank: int
+    kind: MediaItemKindEnum
+    name: str
+    step: int
+    path: str
+    """
+    of the file in the task's outputs
+    """
+    source: str
+    """
+    name of the tracker
+    """
+    at: str
+
+
 class MemberAddRequest(TypedDict):
     username: str
     role: NotRequired[Role]
@@ -5245,6 +5278,10 @@ class TaskDetail(TypedDict):
     ranks: list[TaskRank]
     attempts: list[TaskAttempt]
     request: Any
+    parameters: list[ParameterItem]
+    """
+    what its script was configured with, by name
+    """
 
 
 class TaskDiagnosis(TypedDict):

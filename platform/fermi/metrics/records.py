@@ -9,20 +9,20 @@ there, so each part is checked by itself, and left out if it is malformed.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from fermi.metrics.parameters import MAX_NAMES, ParameterValue, flatten_parameters
 from fermi.metrics.points import JSON, TEXT, Point, parse_integer, parse_number
 from fermi.schema import sanitize
 
 RESERVED_SOURCES = (JSON, TEXT)
 """Of what a rank prints."""
 MEDIA_KINDS = ("image", "text", "table", "histogram")
-MAX_NAMES, MAX_NAME_LENGTH, MAX_VALUE_LENGTH, MAX_PATH_LENGTH = 1000, 200, 1000, 500
-MAX_DEPTH = 4
+MAX_NAME_LENGTH, MAX_PATH_LENGTH = 200, 500
 _SOURCE = re.compile(r"[a-z][a-z0-9_]{0,19}")
 
 
@@ -55,7 +55,7 @@ class Record:
     time: float | None = None
     rank: int | None = None
     values: Mapping[str, float | None] = field(default_factory=dict)
-    parameters: Mapping[str, str | float | bool] = field(default_factory=dict)
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
     media: Media | None = None
     checkpoint: FoundCheckpoint | None = None
     prompt: Mapping[str, Any] | None = None
@@ -78,7 +78,7 @@ def parse_record(text: bytes) -> Record | None:
     return Record(
         source, parse_integer(found.get("step")), parse_number(found.get("time")),
         parse_integer(found.get("rank")), _parse_values(found.get("values")),
-        dict(_flatten(found.get("parameters"))), _parse_media(found.get("media")),
+        dict(flatten_parameters(found.get("parameters"))), _parse_media(found.get("media")),
         _parse_checkpoint(found.get("checkpoint")), _parse_object(found.get("prompt")),
         _parse_object(found.get("notice")),
     )  # fmt: skip
@@ -99,23 +99,6 @@ def _parse_values(found: Any) -> dict[str, float | None]:
         for name, value in list(found.items())[:MAX_NAMES]
         if name and (value is None or (isinstance(value, int | float) and not isinstance(value, bool)))
     }
-
-
-def _flatten(found: Any, prefix: str = "", depth: int = 1) -> Iterator[tuple[str, str | float | bool]]:
-    """Yield the parameters in an object. Lists, and what is nested too deeply, are their JSON."""
-    if not isinstance(found, dict):
-        return
-    for name, value in list(found.items())[:MAX_NAMES]:
-        whole = _clean(prefix + name, MAX_NAME_LENGTH)
-        match value:
-            case dict() if value and depth < MAX_DEPTH:
-                yield from _flatten(value, f"{whole}.", depth + 1)
-            case bool() | str():
-                yield whole, _clean(value, MAX_VALUE_LENGTH) if isinstance(value, str) else value
-            case int() | float():
-                yield whole, value if parse_number(value) is not None else str(value)[:MAX_VALUE_LENGTH]
-            case list() | dict():
-                yield whole, _clean(json.dumps(value, ensure_ascii=False), MAX_VALUE_LENGTH)
 
 
 def _parse_media(found: Any) -> Media | None:

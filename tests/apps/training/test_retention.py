@@ -18,6 +18,8 @@ from apps.training.models import (
     MetricPoint,
     Preflight,
     Task,
+    TaskMedia,
+    TaskParameter,
     TraceExport,
     TracePart,
 )
@@ -41,6 +43,8 @@ def old(task: Task, settings: Any, tmp_path: Path) -> Task:
     MetricPoint.objects.create(**of, rank=0, step=1, at=now(), values={})
     Checkpoint.objects.create(**of, step=1, path=str(checkpoints / "1.pt"), at=now())
     LogCursor.objects.create(**of, rank=0)
+    TaskParameter.objects.create(task=task, name="lr", value="0.1", number=0.1, source="wandb")
+    TaskMedia.objects.create(**of, rank=0, kind="text", name="a", step=1, path="a", source="wandb", at=now())
     return ended(task, spec={"checkpoint_dir": str(checkpoints)})
 
 
@@ -65,7 +69,7 @@ def test_a_task_is_deleted_with_everything_of_its_own(
 ) -> None:
     with django_assert_max_num_queries(60):
         assert retention.delete_expired_tasks() == 1
-    for model in (Task, Attempt, Event, MetricPoint, Checkpoint, LogCursor):
+    for model in (Task, Attempt, Event, MetricPoint, Checkpoint, LogCursor, TaskParameter, TaskMedia):
         assert not model.objects.exists()
     assert not (tmp_path / "checkpoints" / old.pk).exists()
     assert not (tmp_path / "logs" / old.pk).exists()
