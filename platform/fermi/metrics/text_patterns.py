@@ -1,0 +1,451 @@
+"""Finds curves in what scripts print, without a list of programs: a **pattern** is a shape of lines (`text_lines`) or a
+table (`text_tables`) that repeated with a growing counter.
+
+    iter 10: loss 4.2310, time 12.30ms, mfu 3.2%        →  step 10: loss 4.231, time 12.3 (ms), mfu 3.2 (%)
+    Epoch: [0][ 10/100]  Loss 6.9e+00 (6.95e+00)        →  step 10: loss 6.9, loss_avg 6.95
+
+A pattern is accepted when MIN_REPEATS of its lines had ever higher counters; the points of these first lines are given
+out then. Lines of evaluations without a counter belong to the last step of training. Where lines name ranks, those of
+the lowest rank count. Counters of an epoch's batches become one growing step.
+
+`Learner.state` is JSON of at most MAX_STATE_BYTES: it is stored with the position in the log, so that a reader that
+begins anew finds the same points. Reading costs as much as a search in C for lines without candidates, and time linear
+in the line for the others.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from fermi.metrics import text_lines, text_tables
+from fermi.metrics.text_lines import BATCH, EPOCH, POSITION, STEP
+
+MIN_REPEATS = 3
+MAX_STATE_BYTES = 8 << 10
+MAX_ACCEPTED, MAX_UNACCEPTED = 16, 24
+MAX_EXAMPLE_LENGTH = 300
+MAX_VALUES = 40
+
+CANDIDATE = (
+    rb"(?i)(?:step|iter|epoch|update|batch)[^\n]*[=:]|loss|acc(?:@|u|[ :=_])|reward|perplex|ppl|%\||\dit \["
+    rb"|epoch\W{0,3}\d|\n\s?\||\n-{12}|\d+/\d+ (?:\[[=>]|\xe2\x94|\xe2\x95)|\[\s*\d+/\s*\d+\]"
+    rb"|\xe6\x8d\x9f\xe5\xa4\xb1|\xe6\xad\xa5|\xe8\xbd\xae"
+)
+"""Expression that finds lines which may be of metrics; RE2 searches it at a gigabyte per second. The last three: 损失,
+步, 轮."""
+ROWS = CANDIDATE + rb"|\n[ \t|]*(?:\d|all )"
+"""The same while a table is open: its rows have nothing but numbers."""
+
+
+class Expression(Protocol):
+    """A compiled expression of `re` or RE2."""
+
+    def search(self, text: bytes, pos: int = 0, /) -> Any: ...
+
+
+_PLAIN, _PLAIN_ROWS = re.compile(CANDIDATE), re.compile(ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class TextPoint:
+    """Values of one line. `pattern`: the key of its pattern; `total`: of how many steps, if lines say that;
+    `seconds_left`: as a bar says."""
+
+    step: int
+    values: Mapping[str, float | None]
+    pattern: str
+    total: int | None = None
+    seconds_left: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPattern:
+    """A pattern that was accepted now. `template`: the line with names in braces; `units` by name."""
+
+    key: str
+    template: str
+    example: str
+    units: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Observation:
+    """A line, a row or a block in the same terms. `counters`: (kind, position, total), as they stand in the line."""
+
+    key: str
+    counters: Sequence[tuple[int, int, int]]
+    values: dict[str, float | None]
+    usable: bool
+    split: str
+    rank: int | None
+    seconds_left: float | None
+    text: str
+    template: Any
+    units: Any
+    known: bool = False
+
+
+class KnownPattern(Protocol):
+    """A pattern that a project gives (`known_patterns`)."""
+
+    key: str
+    template: str
+    first: bytes
+
+    def match(self, text: str) -> tuple[list[tuple[int, int, int]], dict[str, float | None]] | None:
+        """Return the counters and values of a line; None if it is of another shape."""
+
+
+@dataclass(slots=True)
+class Learner:
+    """Reader of one log. `state`: what it knows, JSON; `found`: patterns accepted since the last call of `feed`."""
+
+    state: dict[str, Any] = field(default_factory=dict)
+    known: Sequence[KnownPattern] = ()
+    plain: Expression = _PLAIN
+    rows: Expression = _PLAIN_ROWS
+    found: list[FoundPattern] = field(default_factory=list)
+    _points: list[TextPoint] = field(default_factory=list)
+
+    def feed(self, text: bytes) -> list[TextPoint]:
+        """Return the points of whole lines, each ended by a line feed. Never raises for what lines say."""
+        self.found, self._points = [], []
+        touched = False
+        for line in self._find_candidates(b"\n" + text):
+            touched = True
+            self._read(line)
+        if touched:
+            self._bound_state()
+        return self._points
+
+    def flush(self) -> list[TextPoint]:
+        """Return the points that waited for the next line, at the end of a log."""
+        self._points = []
+        if block := self.state.pop("block", None):
+            self._end_block(block)
+        self._release()
+        return self._points
+
+    def _find_candidates(self, text: bytes) -> Iterator[bytes]:
+        at, size = 0, len(text)
+        ahead = {one.first: text.find(one.first) for one in self.known}
+        while at < size:
+            found = (self.rows if "table" in self.state else self.plain).search(text, at)
+            begin = found.start() if found else size
+            if ahead:
+                begin = min([begin, *(place for place in ahead.values() if place >= 0)])
+            if begin >= size:
+                return
+            start = begin + 1 if text[begin] == 10 else text.rfind(b"\n", 0, begin) + 1
+            end = text.find(b"\n", start)
+            end = end if end >= 0 else size
+            if end - start <= text_lines.MAX_LINE_LENGTH and text[start : start + 1] != b"{":
+                yield text[start:end]
+            at = end
+            for first, place in ahead.items():
+                if 0 <= place < at:
+                    ahead[first] = text.find(first, at)
+
+    def _read(self, line: bytes) -> None:
+        text = text_lines.clean_text(line)
+        if self.known and self._read_known(text):
+            return
+        stripped = text.strip()
+        if stripped.startswith(("|", "---")) and self._read_block(stripped):
+            return
+        if (table := self.state.get("table")) and self._read_row(table, text):
+            return
+        parsed = text_lines.parse_line(text)
+        if parsed is None or not parsed.values:
+            header = text_tables.parse_header(text_lines.cut_table_bar(text_lines.strip_prefix(text)[0])[0])
+            if header:
+                self.state["table"] = header
+                return
+        if parsed is None:
+            return
+        counters = []
+        for counter in parsed.shape.counters:
+            place = text_lines.parse_position(parsed.tokens[counter.index])
+            counters.append((counter.kind, *place) if place else (counter.kind, -1, 0))
+        if not parsed.values:
+            self._note_context(counters)
+            return
+        shape = parsed.shape
+        named = any(kind in (STEP, text_lines.ITERATION, EPOCH) for kind, *_ in counters)
+        usable = shape.strong or (
+            named and any(not one.weak and "." in parsed.tokens[one.index] for one in shape.measures)
+        )
+        self._observe(
+            _Observation(
+                shape.key, counters, parsed.values, usable, shape.split, parsed.rank, parsed.seconds_left, stripped,
+                parsed.template, lambda: {one.name: one.unit for one in shape.measures},
+            )
+        )  # fmt: skip
+
+    def _read_known(self, text: str) -> bool:
+        for one in self.known:
+            matched = one.match(text)
+            if matched is not None:
+                rank = text_lines.strip_prefix(text)[1]
+                seen = _Observation(
+                    one.key, matched[0], matched[1], True, "", rank, None, text.strip(), lambda: "", dict, known=True
+                )
+                seen.template = lambda template=one.template: template
+                self._observe(seen)
+                return True
+        return False
+
+    def _read_block(self, text: str) -> bool:
+        block = self.state.get("block")
+        if text_tables.is_rule(text):
+            if block:
+                del self.state["block"]
+                self._end_block(block)
+            return block is not None or not text.startswith("|")
+        if "table" in self.state or not text.endswith("|"):
+            return False
+        block = block if block is not None else {}
+        if not text_tables.add_to_block(block, text):
+            return False
+        self.state["block"] = block
+        return True
+
+    def _end_block(self, block: Mapping[str, Any]) -> None:
+        row = text_tables.parse_block(block)
+        if row:
+            self._observe_row(row, "")
+
+    def _read_row(self, table: dict[str, Any], text: str) -> bool:
+        body, position = text_lines.cut_table_bar(text_lines.strip_prefix(text)[0])
+        row = text_tables.parse_row(table, body, position)
+        if row is None:
+            if text.lstrip(" |")[:1].isdigit() and not text_tables.is_rule(text):
+                table["misses"] += 1
+                if table["misses"] > text_tables.MAX_MISSES:
+                    del self.state["table"]
+            return False
+        self._observe_row(row, text.strip())
+        return True
+
+    def _observe_row(self, row: text_tables.Row, text: str) -> None:
+        self._observe(
+            _Observation(
+                row.key, row.counters, row.values, row.strong, "", None, None, text or row.template,
+                lambda: row.template, lambda: row.units,
+            )
+        )  # fmt: skip
+
+    def _note_context(self, counters: Iterable[tuple[int, int, int]]) -> None:
+        for kind, place, total in counters:
+            if kind == EPOCH and place >= 0:
+                self.state["epoch"] = [place, total]
+            elif kind >= text_lines.ITERATION and place >= 0:
+                self.state["step"] = place
+
+    def _observe(self, seen: _Observation) -> None:
+        if len(seen.values) > MAX_VALUES or any(place < 0 for _, place, _ in seen.counters):
+            return
+        shapes = self.state.setdefault("shapes", {})
+        entry = shapes.get(seen.key)
+        if entry is None and not seen.usable:
+            return
+        epoch, counters = self._split_epoch(seen)
+        main = self.state.get("main")
+        if not counters:
+            step = main[1] if main else self.state.get("step", epoch[0] if epoch else None)
+            if step is None:
+                return
+            counters = [(-1, step, 0)]
+        if entry is None:
+            self._forget_oldest(shapes)
+            entry = {"rank": seen.rank, "trackers": {}}
+        shapes.pop(seen.key, None)
+        shapes[seen.key] = entry  # the newest last
+        if seen.rank is not None:
+            if entry["rank"] is None or seen.rank < entry["rank"]:
+                entry |= {"rank": seen.rank, **({} if entry.get("on") else {"trackers": {}, "first": []})}
+            elif seen.rank > entry["rank"]:
+                return
+        if entry.get("on"):
+            self._add(seen, entry, counters, epoch)
+        else:
+            self._learn(seen, entry, counters, epoch)
+
+    def _split_epoch(
+        self, seen: _Observation
+    ) -> tuple[tuple[int, int] | None, list[tuple[int, int, int]]]:
+        """Return the epoch (and of how many) that is no counter by itself but goes with others, and the counters."""
+        own = next(((place, total) for kind, place, total in seen.counters if kind == EPOCH), None)
+        finer = [one for one in seen.counters if one[0] != EPOCH]
+        if own is None and "epoch" in self.state:
+            place, total = self.state["epoch"]
+            return (place, total), finer
+        return own, finer or list(seen.counters)
+
+    def _learn(
+        self, seen: _Observation, entry: dict[str, Any], counters: Sequence[tuple[int, int, int]],
+        epoch: tuple[int, int] | None,
+    ) -> None:  # fmt: skip
+        steps: dict[str, int] = {}
+        for index, (kind, place, total) in enumerate(counters):
+            tracker = entry["trackers"].get(str(index))
+            if tracker is None and len(entry["trackers"]) >= 4:
+                continue
+            tracker = tracker or _begin(kind, epoch)
+            entry["trackers"][str(index)] = tracker
+            before = tracker.get("s")
+            step = _advance(tracker, kind, place, total, epoch)
+            tracker["n"] = tracker["n"] + 1 if before is None or step > before else tracker["n"] if step == before else 1
+            if before is None or step != before:
+                steps[str(index)] = step
+        if not steps:
+            return
+        first = entry.setdefault("first", [])
+        first.append([steps, seen.values, self.state.get("main")])
+        del first[: -MIN_REPEATS * 2]
+        needed = 1 if seen.known else MIN_REPEATS
+        ready = [
+            (counters[int(index)][0], -int(index))
+            for index, tracker in entry["trackers"].items()
+            if tracker["n"] >= needed and int(index) < len(counters)
+        ]
+        if not ready:
+            return
+        kind, negative = max(ready)
+        chosen = str(-negative)
+        entry |= {"on": 1, "chosen": -negative, "kind": kind, "trackers": {chosen: entry["trackers"][chosen]}}
+        entry.pop("first")
+        names = seen.units()
+        units = {name: names.get(name, "") for name in seen.values}
+        template = seen.template()[:MAX_EXAMPLE_LENGTH]
+        self.found.append(FoundPattern(seen.key, template, seen.text[:MAX_EXAMPLE_LENGTH], units))
+        kept = [one for one in first if chosen in one[0]]
+        while len(kept) > 1 and any(a[0][chosen] >= b[0][chosen] for a, b in zip(kept, kept[1:], strict=False)):
+            kept.pop(0)
+        for steps, values, main in kept:
+            self._give(seen, entry, steps[chosen], values, main, counters, epoch)
+
+    def _add(
+        self, seen: _Observation, entry: dict[str, Any], counters: Sequence[tuple[int, int, int]],
+        epoch: tuple[int, int] | None,
+    ) -> None:  # fmt: skip
+        chosen = entry["chosen"]
+        if chosen >= len(counters) or counters[chosen][0] != entry["kind"]:
+            chosen = next((index for index, one in enumerate(counters) if one[0] == entry["kind"]), -1)
+            if chosen < 0:
+                return
+        (tracker,) = entry["trackers"].values()
+        before, place = tracker["s"], tracker.get("b", 0)
+        kind, at, total = counters[chosen]
+        step = _advance(tracker, kind, at, total, epoch)
+        if step == before:
+            return
+        if "held" in entry and at <= place:
+            self._release()
+        self._give(seen, entry, step, seen.values, self.state.get("main"), counters, epoch)
+
+    def _give(
+        self, seen: _Observation, entry: dict[str, Any], step: int, values: Mapping[str, float | None], main: Any,
+        counters: Sequence[tuple[int, int, int]], epoch: tuple[int, int] | None,
+    ) -> None:  # fmt: skip
+        kind, place, total = counters[min(entry["chosen"], len(counters) - 1)]
+        if seen.split and kind in (BATCH, POSITION) and (main or "main" in self.state):
+            if main is None:
+                return
+            if entry.get("held", main[1:])[0] != main[1]:
+                self._release()
+            entry["held"] = [main[1], dict(values), seen.key]
+            if total and place == total:
+                self._release()
+            return
+        if kind == EPOCH and main and main[0] > EPOCH:
+            step = main[1]
+        elif not seen.split and kind >= 0 and (not main or kind >= main[0] or main[2] == seen.key):
+            self._release()
+            self.state["main"] = [kind, step, seen.key]
+        (tracker,) = entry["trackers"].values()
+        self._points.append(
+            TextPoint(step, values, seen.key, _count_steps(tracker, kind, total, epoch), seen.seconds_left)
+        )
+
+    def _release(self) -> None:
+        """Give out what evaluations said last: one point per evaluation, at the step of training."""
+        for entry in self.state.get("shapes", {}).values():
+            if held := entry.pop("held", None):
+                self._points.append(TextPoint(held[0], held[1], held[2]))
+
+    def _forget_oldest(self, shapes: dict[str, Any]) -> None:
+        waiting = [key for key, entry in shapes.items() if not entry.get("on")]
+        if len(waiting) >= MAX_UNACCEPTED:
+            del shapes[waiting[0]]
+        if len(shapes) - len(waiting) >= MAX_ACCEPTED + MAX_UNACCEPTED:
+            del shapes[next(iter(shapes))]
+
+    def _bound_state(self) -> None:
+        """Drop what is oldest until the state is small enough: first lines that have not repeated, then patterns."""
+        shapes = self.state.get("shapes", {})
+        accepted = [key for key, entry in shapes.items() if entry.get("on")]
+        for key in accepted[: max(0, len(accepted) - MAX_ACCEPTED)]:
+            del shapes[key]
+        size = len(json.dumps(self.state))
+        while size > MAX_STATE_BYTES and shapes:
+            key = next((key for key, entry in shapes.items() if not entry.get("on")), next(iter(shapes)))
+            size -= len(json.dumps(shapes.pop(key)))
+        if size > MAX_STATE_BYTES:
+            self.state.pop("block", None)
+            self.state.pop("table", None)
+
+
+def _begin(kind: int, epoch: tuple[int, int] | None) -> dict[str, Any]:
+    """Return a counter's state: `n` lines with growing steps, the last step `s`, position `b` and epoch `e`, the steps
+    `o` before this cycle, the distance `d` of two lines, the first position `f`, whether positions are within the epoch
+    (`w`), and the number of the first epoch `z`, 0 or 1; None: positions go with no epoch."""
+    base = None if kind in (EPOCH, -1) or epoch is None else (0 if epoch[0] == 0 else 1)
+    return {"n": 0, "z": base}
+
+
+def _advance(
+    tracker: dict[str, Any], kind: int, place: int, total: int, epoch: tuple[int, int] | None
+) -> int:
+    """Return the step of a counter at `place` of `total` (0: not known) in the epoch, and keep it."""
+    last, step = tracker.get("b"), place
+    if kind in (EPOCH, -1):
+        tracker |= {"s": place, "b": place}
+        return place
+    with_epoch = tracker["z"] is not None and epoch is not None
+    number = epoch[0] if with_epoch and epoch else 0
+    changed = with_epoch and "e" in tracker and number != tracker["e"]
+    fell = last is not None and place < last
+    if changed and not (total and kind in (BATCH, POSITION)):
+        assert last is not None
+        tracker["w"] = 1 if place <= last else tracker.get("w", 0)
+    within = kind in (BATCH, POSITION) if "w" not in tracker else bool(tracker["w"])
+    if with_epoch and within and total:
+        if fell and not changed:
+            tracker["o"] = tracker.get("o", 0) + total
+        step = tracker.get("o", 0) + (number - tracker["z"]) * total + place
+    elif (with_epoch and within and changed) or (fell and not with_epoch and (total or kind in (BATCH, POSITION))):
+        grown = total or tracker.get("d", 1) * (tracker.get("f", 0) == 0)
+        tracker["o"] = tracker.get("o", 0) + total if total else tracker["s"] + grown
+        step = tracker["o"] + place
+    elif within or not with_epoch:
+        step = tracker.get("o", 0) + place
+    if last is not None and not changed and place > last:
+        tracker["d"] = place - last
+    tracker.setdefault("f", place)
+    tracker |= {"s": step, "b": place, **({"e": number} if with_epoch else {})}
+    return step
+
+
+def _count_steps(
+    tracker: Mapping[str, Any], kind: int, total: int, epoch: tuple[int, int] | None
+) -> int | None:
+    """Return of how many steps a step is, if the lines say that."""
+    if not total:
+        return None
+    within = kind in (BATCH, POSITION) if "w" not in tracker else bool(tracker["w"])
+    if tracker.get("z") is None or not within or epoch is None:
+        return total if not tracker.get("o") else None
+    return total * epoch[1] if epoch[1] else None
