@@ -43,20 +43,32 @@ _COUNTERS: Final = {
     **dict.fromkeys(("batch", "batches", "minibatch", "minibatches", "批次", "批"), BATCH),
     **dict.fromkeys(("epoch", "epochs", "ep", "轮次", "轮", "轮数", "周期"), EPOCH),
 }
+_PLURALS: Final = frozenset(("steps", "epochs", "iterations", "iters", "batches", "updates"))
 _MEASURES: Final = frozenset(
-    """loss losses acc accuracy ppl perplexity lr reward rewards rew return returns err error mae mse rmse auc auroc iou
-    miou map bleu rouge wer cer score precision prec recall kl entropy psnr ssim fid mfu hfu tflops tps wps ups grad
-    gnorm norm nll elbo bpc bpb bpd dice objective objf f1 损失 准确率 精度 学习率 奖励 困惑度 损失值""".split()
-)
+    (
+        "loss", "losses", "acc", "accuracy", "ppl", "perplexity", "lr", "reward", "rewards", "rew", "return",
+        "returns", "err", "error", "mae", "mse", "rmse", "auc", "auroc", "iou", "miou", "map", "bleu", "rouge",
+        "wer", "cer", "score", "precision", "prec", "recall", "kl", "entropy", "psnr", "ssim", "fid", "mfu",
+        "hfu", "tflops", "tps", "wps", "ups", "grad", "gnorm", "norm", "nll", "elbo", "bpc", "bpb", "bpd",
+        "dice", "objective", "objf", "f1", "损失", "准确率", "精度", "学习率", "奖励", "困惑度", "损失值",
+    )
+)  # fmt: skip
 _NO_MEASURES: Final = frozenset(
-    """eta remaining left pid port seed rank gpu gpus device devices node nodes worker workers size batchsize bs num
-    version total params parameters id date elapsed threads top""".split()
-)
+    (
+        "eta", "remaining", "left", "pid", "port", "seed", "rank", "gpu", "gpus", "device", "devices", "node",
+        "nodes", "worker", "workers", "size", "batchsize", "bs", "num", "version", "total", "params",
+        "parameters", "id", "date", "elapsed", "threads", "top", "weight", "weights", "decay", "interval",
+        "warmup",
+    )
+)  # fmt: skip
 _NO_MEASURES_ANYWHERE: Final = frozenset(("eta", "consumed", "seen", "seed", "pid", "elapsed_total"))
 _STOP_WORDS: Final = frozenset(
-    """a an the with and at for in on of to is was are has had reached got current now after from by about around over
-    then so far last 当前 为 是 第 共 到 的""".split()
-)
+    (
+        "a", "an", "the", "with", "and", "at", "for", "in", "on", "of", "to", "is", "was", "are", "has", "had",
+        "reached", "got", "current", "now", "after", "from", "by", "about", "around", "over", "then", "so",
+        "far", "last", "当前", "为", "是", "第", "共", "到", "的",
+    )
+)  # fmt: skip
 _AVERAGES: Final = frozenset(("avg", "average", "mean", "smoothed"))
 _CHINESE: Final = {
     "损失": "loss", "损失值": "loss", "准确率": "accuracy", "精度": "accuracy", "学习率": "lr", "奖励": "reward",
@@ -80,7 +92,8 @@ _PREFIX = re.compile(
     "|".join(
         (
             r"[\s|:>•-]{1,80}",
-            r"\[?\d{4}[-/]\d\d[-/]\d\d(?:[T ]{1,2}\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?\]?(?![\w/])",
+            r"\[?\d{4}[-/]\d\d[-/]\d\d(?:[T ]{1,2}\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
+            r"\]?(?![\w/])",
             r"\[?\d\d/\d\d(?:/\d{4})?[ -]{1,3}\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?\]?(?!\w)",
             r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?(?=[\s|])",
             r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} {1,9}\d{1,9} [\w.]{1,80}:\d{1,6}\]",
@@ -114,7 +127,8 @@ _TOKEN = re.compile(
     r"|\d{1,15} {0,12}/ {0,12}\d{1,15}(?![\d./])"  # 10/ 100
     r"|[-+]?(?:\d{1,3}(?:,\d{3}){1,6}(?!\d)(?:\.\d{1,30})?|\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?"
     r"|\.\d{1,30}(?:[eE][-+]?\d{1,4})?)"
-    r"|[-+]?(?:[nN]a[nN]|NAN|[iI]nf|INF|infinity)(?![A-Za-z])(?! (?:iter|step|grad|val|batch|loss|or|in|is|det|found|check))"
+    r"|[-+]?(?:[nN]a[nN]|NAN|[iI]nf|INF|infinity)(?![A-Za-z])"
+    r"(?! (?:iter|step|grad|val|batch|loss|or|in|is|det|found|check))"
     r"|n/a|N/A|None(?![A-Za-z])"
     rf")((?:{_GLUED})(?![A-Za-z0-9_/])| (?:{_SPACED})(?![A-Za-z0-9_/])(?! {{0,3}}[:=]| {{1,3}}[-+]?\d))?"
     r"(?![A-Za-z0-9_/]|\.\d|-\d|:\d)"
@@ -129,9 +143,11 @@ _NAME_PUNCTUATION = re.compile(r"[^\w./@%+-]+")
 _TQDM_WITHOUT_TOTAL = re.compile(r"(?<![\w.])(\d{1,15})(?:it|ex|batch|batches|step|steps) \[(\d{1,4}(?::\d\d){1,2}), ?")
 _INTEGER = re.compile(r"\d{1,18}$")
 _RATE_NOUNS: Final = frozenset(
-    "img image images imgs sample samples tok token tokens seq seqs sequences frame frames example examples".split()
-)
-_NO_RATE = ("s", "ms", "us", "ns", "x")
+    (
+        "img", "image", "images", "imgs", "sample", "samples", "tok", "token", "tokens", "seq", "seqs",
+        "sequences", "frame", "frames", "example", "examples",
+    )
+)  # fmt: skip
 _FACTORS: Final = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "G": 1e9, "T": 1e12}
 _NOT_AVAILABLE = ("n/a", "N/A", "None")
 _SUFFIX = "~"
@@ -235,7 +251,9 @@ def parse_line(text: str) -> Line | None:
     units = [(unit or "").strip() for unit in parts[2::3]]
     gaps[-1] = _TRAILING_REMARK.sub("", gaps[-1])
     kinds = "".join(_classify(token) for token in tokens)
-    shape = _interpret(kinds, tuple(_SUFFIX if unit in _FACTORS else unit for unit in units), tuple(map(_normalize_spaces, gaps)))
+    shape = _interpret(
+        kinds, tuple(_SUFFIX if unit in _FACTORS else unit for unit in units), tuple(map(_normalize_spaces, gaps))
+    )
     line = Line(shape, tokens, [gap + unit for gap, unit in _shift_units(gaps, parts[2::3])], rank, left)
     for one in shape.measures:
         token = tokens[one.index]
@@ -246,7 +264,9 @@ def parse_line(text: str) -> Line | None:
             line.values[one.name] = part / total if total else None
         else:
             value = parse_number(token)
-            factor = _FACTORS.get(units[one.index], 1.0) / (1e9 if one.unit == "GB" and units[one.index] in _FACTORS else 1.0)
+            factor = _FACTORS.get(units[one.index], 1.0) / (
+                1e9 if one.unit == "GB" and units[one.index] in _FACTORS else 1.0
+            )
             line.values[one.name] = value * factor if value is not None and factor != 1.0 else value
     if left is None and shape.eta >= 0:
         line.seconds_left = parse_duration(tokens[shape.eta], units[shape.eta])
@@ -390,6 +410,8 @@ class _Interpreter:
     def _name(self, index: int) -> None:
         gap, after, kind, unit = self._gaps[index], self._gaps[index + 1], self._kinds[index], self._units[index]
         label, label_unit, dropped = _split_label(gap)
+        if label.split()[-1:] and label.split()[-1].startswith("-"):  # an option of a command: --epochs 3
+            return
         self._enter_section(dropped)
         words = [word.lower() for word in _WORD.findall(label)]
         unit = unit or label_unit
@@ -454,14 +476,14 @@ class _Interpreter:
             return None
         if kind == "F":
             return BATCH if self._counters and self._counters[-1].kind == EPOCH else POSITION
-        if index == 1 and gap.strip() == "," and after.lstrip()[:1] == "]" and self._gaps[0].strip() == "[":
-            if [one.kind for one in self._counters] == [POSITION]:  # [epoch, batch]
-                self._counters = [Counter(0, EPOCH, "epoch")]
-                return BATCH
+        bracketed = gap.strip() == "," and after.lstrip()[:1] == "]" and self._gaps[0].strip() == "["
+        if index == 1 and bracketed and [one.kind for one in self._counters] == [POSITION]:  # [epoch, batch]
+            self._counters = [Counter(0, EPOCH, "epoch")]
+            return BATCH
         found = _WORD.match(after.lstrip())
-        if found and found[0].lower() in _COUNTERS and not found.string[found.end() + 1 :].lstrip().startswith(("/",)):
+        if found and found[0].lower() in _COUNTERS:
             rest = after.lstrip()[found.end() :].lstrip(" ")
-            if not rest[:1].isalpha() and rest[:1] not in ("=", ":") or rest[:1] == ":":
+            if not rest[:1].isalpha() and rest[:1] not in ("=", "/"):
                 return _COUNTERS[found[0].lower()]
         if index == 0 and gap.strip() in ("", "[", "(", "#") and after.lstrip()[:1] in (":", "]", ")", "|", ",", ""):
             return POSITION
@@ -486,7 +508,9 @@ class _Interpreter:
     ) -> None:  # fmt: skip
         before = self._found[-1] if self._found else None
         in_brackets = "(" in gap[-6:] and ")" in after[:4]
-        if before and (("(" in gap and after.lstrip()[:1] in (")", ",") and not words) or (words and words[-1] in _AVERAGES)):
+        if before and (
+            ("(" in gap and after.lstrip()[:1] in (")", ",") and not words) or (words and words[-1] in _AVERAGES)
+        ):
             adjacent = before[0] == index - 1
             if adjacent and kind == "N" and (not unit or unit == before[2]):
                 self._append(index, f"{before[1]}_avg", before[2], weak=True)
@@ -506,7 +530,10 @@ class _Interpreter:
             name = carried
         if not name and "/" in unit and unit.split("/")[0].lower() in _RATE_NOUNS:
             name = unit.lower()
-        if not name or kind == "F" and not _is_strong(name):
+        if not name or (kind == "F" and not _is_strong(name)) or gap.rstrip().endswith("=="):
+            return
+        follows = _WORD.match(after.lstrip())
+        if follows and follows[0].lower() in _PLURALS:  # after 3 epochs
             return
         last = words[-1] if words else ""
         if last in _NO_MEASURES or name in ("total", "v_num"):

@@ -13,6 +13,8 @@ begins anew finds the same points. Reading costs as much as a search in C for li
 in the line for the others.
 """
 
+import itertools
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +32,7 @@ MAX_VALUES = 40
 
 CANDIDATE = (
     rb"(?i)(?:step|iter|epoch|update|batch)[^\n]*[=:]|loss|acc(?:@|u|[ :=_])|reward|perplex|ppl|%\||\dit \["
-    rb"|epoch\W{0,3}\d|\n\s?\||\n-{12}|\d+/\d+ (?:\[[=>]|\xe2\x94|\xe2\x95)|\[\s*\d+/\s*\d+\]"
+    rb"|epoch\W{0,3}\d|\n\s?\||\n-{12}|\d{1,9}/\d{1,9} (?:\[[=>]|\xe2\x94|\xe2\x95)|\[ {0,9}\d{1,9}/ {0,9}\d{1,9}\]"
     rb"|\xe6\x8d\x9f\xe5\xa4\xb1|\xe6\xad\xa5|\xe8\xbd\xae"
 )
 """Expression that finds lines which may be of metrics; RE2 searches it at a gigabyte per second. The last three: 损失,
@@ -45,7 +47,8 @@ class Expression(Protocol):
     def search(self, text: bytes, pos: int = 0, /) -> Any: ...
 
 
-_PLAIN, _PLAIN_ROWS = re.compile(CANDIDATE), re.compile(ROWS)
+_PLAIN, _PLAIN_ROWS = (re.compile(one.replace(rb"[^\n]*[=:]", b"")) for one in (CANDIDATE, ROWS))
+"""For `re`, which would take quadratic time to look for what comes later in a line: more lines are candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,8 @@ class Learner:
             place = text_lines.parse_position(parsed.tokens[counter.index])
             counters.append((counter.kind, *place) if place else (counter.kind, -1, 0))
         if not parsed.values:
-            self._note_context(counters)
+            if text[:1] not in (" ", "\t", "-"):
+                self._note_epoch(counters)
             return
         shape = parsed.shape
         named = any(kind in (STEP, text_lines.ITERATION, EPOCH) for kind, *_ in counters)
@@ -237,12 +241,10 @@ class Learner:
             )
         )  # fmt: skip
 
-    def _note_context(self, counters: Iterable[tuple[int, int, int]]) -> None:
+    def _note_epoch(self, counters: Iterable[tuple[int, int, int]]) -> None:
         for kind, place, total in counters:
             if kind == EPOCH and place >= 0:
                 self.state["epoch"] = [place, total]
-            elif kind >= text_lines.ITERATION and place >= 0:
-                self.state["step"] = place
 
     def _observe(self, seen: _Observation) -> None:
         if len(seen.values) > MAX_VALUES or any(place < 0 for _, place, _ in seen.counters):
@@ -254,7 +256,7 @@ class Learner:
         epoch, counters = self._split_epoch(seen)
         main = self.state.get("main")
         if not counters:
-            step = main[1] if main else self.state.get("step", epoch[0] if epoch else None)
+            step = main[1] if main else epoch[0] if epoch else None
             if step is None:
                 return
             counters = [(-1, step, 0)]
@@ -273,9 +275,7 @@ class Learner:
         else:
             self._learn(seen, entry, counters, epoch)
 
-    def _split_epoch(
-        self, seen: _Observation
-    ) -> tuple[tuple[int, int] | None, list[tuple[int, int, int]]]:
+    def _split_epoch(self, seen: _Observation) -> tuple[tuple[int, int] | None, list[tuple[int, int, int]]]:
         """Return the epoch (and of how many) that is no counter by itself but goes with others, and the counters."""
         own = next(((place, total) for kind, place, total in seen.counters if kind == EPOCH), None)
         finer = [one for one in seen.counters if one[0] != EPOCH]
@@ -297,7 +297,9 @@ class Learner:
             entry["trackers"][str(index)] = tracker
             before = tracker.get("s")
             step = _advance(tracker, kind, place, total, epoch)
-            tracker["n"] = tracker["n"] + 1 if before is None or step > before else tracker["n"] if step == before else 1
+            tracker["n"] = (
+                tracker["n"] + 1 if before is None or step > before else tracker["n"] if step == before else 1
+            )
             if before is None or step != before:
                 steps[str(index)] = step
         if not steps:
@@ -311,7 +313,7 @@ class Learner:
             for index, tracker in entry["trackers"].items()
             if tracker["n"] >= needed and int(index) < len(counters)
         ]
-        if not ready:
+        if not ready or not (seen.known or any(_differ(values, seen.values) for _, values, _ in first)):
             return
         kind, negative = max(ready)
         chosen = str(-negative)
@@ -322,7 +324,7 @@ class Learner:
         template = seen.template()[:MAX_EXAMPLE_LENGTH]
         self.found.append(FoundPattern(seen.key, template, seen.text[:MAX_EXAMPLE_LENGTH], units))
         kept = [one for one in first if chosen in one[0]]
-        while len(kept) > 1 and any(a[0][chosen] >= b[0][chosen] for a, b in zip(kept, kept[1:], strict=False)):
+        while len(kept) > 1 and any(a[0][chosen] >= b[0][chosen] for a, b in itertools.pairwise(kept)):
             kept.pop(0)
         for steps, values, main in kept:
             self._give(seen, entry, steps[chosen], values, main, counters, epoch)
@@ -398,6 +400,11 @@ class Learner:
             self.state.pop("table", None)
 
 
+def _differ(before: Mapping[str, float | None], after: Mapping[str, float | None]) -> bool:
+    """Return True if a value has changed; a text that is printed again and again has constants."""
+    return any(before.get(name) != value for name, value in after.items())
+
+
 def _begin(kind: int, epoch: tuple[int, int] | None) -> dict[str, Any]:
     """Return a counter's state: `n` lines with growing steps, the last step `s`, position `b` and epoch `e`, the steps
     `o` before this cycle, the distance `d` of two lines, the first position `f`, whether positions are within the epoch
@@ -406,9 +413,7 @@ def _begin(kind: int, epoch: tuple[int, int] | None) -> dict[str, Any]:
     return {"n": 0, "z": base}
 
 
-def _advance(
-    tracker: dict[str, Any], kind: int, place: int, total: int, epoch: tuple[int, int] | None
-) -> int:
+def _advance(tracker: dict[str, Any], kind: int, place: int, total: int, epoch: tuple[int, int] | None) -> int:
     """Return the step of a counter at `place` of `total` (0: not known) in the epoch, and keep it."""
     last, step = tracker.get("b"), place
     if kind in (EPOCH, -1):
@@ -439,9 +444,7 @@ def _advance(
     return step
 
 
-def _count_steps(
-    tracker: Mapping[str, Any], kind: int, total: int, epoch: tuple[int, int] | None
-) -> int | None:
+def _count_steps(tracker: Mapping[str, Any], kind: int, total: int, epoch: tuple[int, int] | None) -> int | None:
     """Return of how many steps a step is, if the lines say that."""
     if not total:
         return None

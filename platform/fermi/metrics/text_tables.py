@@ -1,12 +1,12 @@
 """Parses tables whose header comes once, and blocks of names and values.
 
-    epoch     train_loss  valid_loss  accuracy  time          fastai, CSV, Markdown, YOLO: a header, then rows
-    0         0.5         0.6         0.9       00:12
+epoch     train_loss  valid_loss  accuracy  time          fastai, CSV, Markdown, YOLO: a header, then rows
+0         0.5         0.6         0.9       00:12
 
-    | rollout/           |      |                             Stable-Baselines3 (`common/logger.py`): a block of two
-    |    ep_rew_mean     | 21.3 |                             columns between lines of dashes
-    | time/              |      |
-    |    total_timesteps | 2048 |
+| rollout/           |      |                             Stable-Baselines3 (`common/logger.py`): a block of two
+|    ep_rew_mean     | 21.3 |                             columns between lines of dashes
+| time/              |      |
+|    total_timesteps | 2048 |
 """
 
 import hashlib
@@ -139,5 +139,3 @@ def parse_block(block: Mapping[str, Any]) -> Row | None:
 
 def _make_key(kind: str, names: Sequence[str]) -> str:
     return hashlib.blake2b("\x00".join((kind, *names)).encode("utf-8", "replace"), digest_size=5).hexdigest()
-
-

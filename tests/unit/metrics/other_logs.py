@@ -8,7 +8,23 @@ import random
 from collections.abc import Callable, Iterator
 
 SEEDS = 4
-WORDS = "alpha beta gamma delta tokenizer dataset worker encoder decoder attention config module kernel buffer".split()
+WORDS = ("alpha", "beta", "gamma", "delta", "tokenizer", "dataset", "worker", "encoder", "decoder", "attention", "config",
+         "module", "kernel", "buffer")  # fmt: skip
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+    "tokenizer",
+    "dataset",
+    "worker",
+    "encoder",
+    "decoder",
+    "attention",
+    "config",
+    "module",
+    "kernel",
+    "buffer",
+]
 
 
 def build_logs() -> Iterator[tuple[str, str]]:
@@ -45,22 +61,30 @@ def make_steps(r: random.Random) -> str:
 
 
 def pip_install(r: random.Random) -> str:
-    return "".join(
-        f"Collecting {w}=={r.randint(0, 9)}.{i}.0\n  Downloading {w}-{i}.0-py3-none-any.whl ({r.uniform(1, 900):.1f} MB)\n"
-        f"     {'━' * i}{' ' * (40 - i)} {i / 2:.1f}/20.0 MB {r.uniform(1, 90):.1f} MB/s eta 0:00:0{i % 10}\n"
-        for i, w in enumerate(WORDS, 1)
-    ) + "Successfully installed alpha-1.0 beta-2.0\n"
+    return (
+        "".join(
+            f"Collecting {w}=={r.randint(0, 9)}.{i}.0\n  Downloading {w}-{i}.0-py3-none-any.whl ({r.uniform(1, 900):.1f} MB)\n"
+            f"     {'━' * i}{' ' * (40 - i)} {i / 2:.1f}/20.0 MB {r.uniform(1, 90):.1f} MB/s eta 0:00:0{i % 10}\n"
+            for i, w in enumerate(WORDS, 1)
+        )
+        + "Successfully installed alpha-1.0 beta-2.0\n"
+    )
 
 
 def apt(r: random.Random) -> str:
-    return "".join(
-        f"Get:{i} http://deb.debian.org/debian bookworm/main amd64 {r.choice(WORDS)} amd64 1.{i}-2 [{r.randint(9, 900)} kB]\n"
-        for i in range(1, 30)
-    ) + "Fetched 12.3 MB in 3s (4,321 kB/s)\n"
+    return (
+        "".join(
+            f"Get:{i} http://deb.debian.org/debian bookworm/main amd64 {r.choice(WORDS)} amd64 1.{i}-2 [{r.randint(9, 900)} kB]\n"
+            for i in range(1, 30)
+        )
+        + "Fetched 12.3 MB in 3s (4,321 kB/s)\n"
+    )
 
 
 def npm(r: random.Random) -> str:
-    return "".join(f"npm http fetch GET 200 https://registry.example/{w} {r.randint(9, 900)}ms (cache miss)\n" for w in WORDS)
+    return "".join(
+        f"npm http fetch GET 200 https://registry.example/{w} {r.randint(9, 900)}ms (cache miss)\n" for w in WORDS
+    )
 
 
 def nccl_debug(r: random.Random) -> str:
@@ -85,10 +109,15 @@ def docker_buildkit(r: random.Random) -> str:
 
 def git_clone(r: random.Random) -> str:
     total = r.randint(1000, 9000)
-    return "Cloning into 'repo'...\n" + "".join(
-        f"Receiving objects: {p:3d}% ({total * p // 100}/{total}), {p / 10:.2f} MiB | {r.uniform(1, 9):.2f} MiB/s\r"
-        for p in range(1, 101)
-    ) + "\n" + "".join(f"Resolving deltas: {p:3d}% ({p * 7}/700)\r" for p in range(1, 101))
+    return (
+        "Cloning into 'repo'...\n"
+        + "".join(
+            f"Receiving objects: {p:3d}% ({total * p // 100}/{total}), {p / 10:.2f} MiB | {r.uniform(1, 9):.2f} MiB/s\r"
+            for p in range(1, 101)
+        )
+        + "\n"
+        + "".join(f"Resolving deltas: {p:3d}% ({p * 7}/700)\r" for p in range(1, 101))
+    )
 
 
 def git_log(r: random.Random) -> str:
@@ -152,14 +181,20 @@ def gpu_table(r: random.Random) -> str:
 
 
 def gpu_dmon(r: random.Random) -> str:
-    return "# gpu   pwr gtemp mtemp    sm   mem   enc   dec\n# Idx     W     C     C     %     %     %     %\n" + "".join(
-        f"    {i % 4}   {r.randint(60, 700)}    {r.randint(20, 80)}    40    {r.randint(0, 99)}    {r.randint(0, 99)}     0     0\n"
-        for i in range(40)
+    return (
+        "# gpu   pwr gtemp mtemp    sm   mem   enc   dec\n# Idx     W     C     C     %     %     %     %\n"
+        + "".join(
+            f"    {i % 4}   {r.randint(60, 700)}    {r.randint(20, 80)}    40    {r.randint(0, 99)}    {r.randint(0, 99)}     0     0\n"
+            for i in range(40)
+        )
     )
 
 
 def kernel_log(r: random.Random) -> str:
-    return "".join(f"[{i * 1.5:12.6f}] pci 0000:00:{i:02x}.0: BAR {i}: assigned [mem 0x{r.getrandbits(32):08x}]\n" for i in range(40))
+    return "".join(
+        f"[{i * 1.5:12.6f}] pci 0000:00:{i:02x}.0: BAR {i}: assigned [mem 0x{r.getrandbits(32):08x}]\n"
+        for i in range(40)
+    )
 
 
 def http_access(r: random.Random) -> str:
@@ -177,13 +212,18 @@ def uvicorn(r: random.Random) -> str:
 
 
 def pytest_verbose(r: random.Random) -> str:
-    return "".join(
-        f"tests/test_{r.choice(WORDS)}.py::test_loss[{i}-0.5] PASSED{' ' * 20}[{i * 2:3d}%]\n" for i in range(1, 51)
-    ) + "============ 50 passed, 2 warnings in 12.34s ============\n"
+    return (
+        "".join(
+            f"tests/test_{r.choice(WORDS)}.py::test_loss[{i}-0.5] PASSED{' ' * 20}[{i * 2:3d}%]\n" for i in range(1, 51)
+        )
+        + "============ 50 passed, 2 warnings in 12.34s ============\n"
+    )
 
 
 def pytest_durations(r: random.Random) -> str:
-    return "slowest 20 durations\n" + "".join(f"{20 - i}.{r.randint(10, 99)}s call     tests/test_step.py::test_epoch_{i}\n" for i in range(20))
+    return "slowest 20 durations\n" + "".join(
+        f"{20 - i}.{r.randint(10, 99)}s call     tests/test_step.py::test_epoch_{i}\n" for i in range(20)
+    )
 
 
 def timing_table(r: random.Random) -> str:
@@ -194,9 +234,16 @@ def timing_table(r: random.Random) -> str:
 
 def profiler_table(r: random.Random) -> str:
     line = "-" * 60 + "\n"
-    return line + "Name                 Self CPU %      Self CPU     # of Calls\n" + line + "".join(
-        f"aten::{w:<14} {r.uniform(0, 50):6.2f}%     {r.uniform(1, 900):8.3f}us         {i}\n" for i, w in enumerate(WORDS, 1)
-    ) + line
+    return (
+        line
+        + "Name                 Self CPU %      Self CPU     # of Calls\n"
+        + line
+        + "".join(
+            f"aten::{w:<14} {r.uniform(0, 50):6.2f}%     {r.uniform(1, 900):8.3f}us         {i}\n"
+            for i, w in enumerate(WORDS, 1)
+        )
+        + line
+    )
 
 
 def hyperparameters(r: random.Random) -> str:
@@ -211,75 +258,120 @@ def hyperparameters(r: random.Random) -> str:
 
 
 def argparse_dump(r: random.Random) -> str:
-    return "".join(
-        f"Namespace(lr={r.uniform(0, 1):.4f}, epochs={i}, steps={i * 100}, loss='mse', batch_size=32, momentum=0.9)\n"
-        for i in range(1, 2)
-    ) * 5
+    return (
+        "".join(
+            f"Namespace(lr={r.uniform(0, 1):.4f}, epochs={i}, steps={i * 100}, loss='mse', batch_size=32, momentum=0.9)\n"
+            for i in range(1, 2)
+        )
+        * 5
+    )
 
 
 def model_summary(r: random.Random) -> str:
-    return "  | Name     | Type       | Params | Mode\n-----------------------------------------\n" + "".join(
-        f"{i} | {w:<8} | Linear     | {r.randint(1, 900)} K  | train\n" for i, w in enumerate(WORDS)
-    ) + "-----------------------------------------\n12.3 M    Trainable params\n0         Non-trainable params\n49.2      Total estimated model params size (MB)\n"
+    return (
+        "  | Name     | Type       | Params | Mode\n-----------------------------------------\n"
+        + "".join(f"{i} | {w:<8} | Linear     | {r.randint(1, 900)} K  | train\n" for i, w in enumerate(WORDS))
+        + "-----------------------------------------\n12.3 M    Trainable params\n0         Non-trainable params\n49.2      Total estimated model params size (MB)\n"
+    )
 
 
 def keras_summary(r: random.Random) -> str:
     return "┃ Layer (type)        ┃ Output Shape     ┃    Param # ┃\n" + "".join(
-        f"│ dense_{i} (Dense)     │ (None, {r.randint(1, 512)})      │     {r.randint(1, 99999):,} │\n" for i in range(1, 20)
+        f"│ dense_{i} (Dense)     │ (None, {r.randint(1, 512)})      │     {r.randint(1, 99999):,} │\n"
+        for i in range(1, 20)
     )
 
 
 def torch_module(r: random.Random) -> str:
-    return "Net(\n" + "".join(
-        f"  (layer{i}): Linear(in_features={r.randint(1, 512)}, out_features={r.randint(1, 512)}, bias=True)\n  (norm{i}): "
-        f"LayerNorm((128,), eps=1e-05, elementwise_affine=True)\n" for i in range(20)
-    ) + "  (loss): CrossEntropyLoss()\n)\n"
+    return (
+        "Net(\n"
+        + "".join(
+            f"  (layer{i}): Linear(in_features={r.randint(1, 512)}, out_features={r.randint(1, 512)}, bias=True)\n  (norm{i}): "
+            f"LayerNorm((128,), eps=1e-05, elementwise_affine=True)\n"
+            for i in range(20)
+        )
+        + "  (loss): CrossEntropyLoss()\n)\n"
+    )
 
 
 def download_bars(r: random.Random) -> str:
-    return "".join(
-        "\r" + f"model-0000{f}-of-00004.safetensors: " + _bar(i, 20, f"00:0{i % 10}<00:09, {r.uniform(1, 90):.1f}MB/s")
-        for f in range(1, 5)
-        for i in range(1, 21)
-    ) + "\n"
+    return (
+        "".join(
+            "\r"
+            + f"model-0000{f}-of-00004.safetensors: "
+            + _bar(i, 20, f"00:0{i % 10}<00:09, {r.uniform(1, 90):.1f}MB/s")
+            for f in range(1, 5)
+            for i in range(1, 21)
+        )
+        + "\n"
+    )
 
 
 def download_bytes(r: random.Random) -> str:
-    return "".join(
-        f"\rDownloading:  {i * 5:2d}%|{'█' * (i // 2):<10}| {i * 5.0:.1f}M/100M [00:{i:02d}<00:{20 - i:02d}, {r.uniform(1, 9):.2f}MB/s]"
-        for i in range(1, 21)
-    ) + "\n"
+    return (
+        "".join(
+            f"\rDownloading:  {i * 5:2d}%|{'█' * (i // 2):<10}| {i * 5.0:.1f}M/100M [00:{i:02d}<00:{20 - i:02d}, {r.uniform(1, 9):.2f}MB/s]"
+            for i in range(1, 21)
+        )
+        + "\n"
+    )
 
 
 def wget(r: random.Random) -> str:
-    return "".join(f"  {i * 50}K .......... .......... .......... ..........  {i}% {r.uniform(1, 90):.1f}M {60 - i}s\n" for i in range(60))
+    return "".join(
+        f"  {i * 50}K .......... .......... .......... ..........  {i}% {r.uniform(1, 90):.1f}M {60 - i}s\n"
+        for i in range(60)
+    )
 
 
 def curl_meter(r: random.Random) -> str:
-    return "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n" + "".join(
-        f"\r {i:2d}  100M   {i}  {i}.0M    0     0  {r.uniform(1, 9):.1f}M      0  0:00:20  0:00:{i:02d}  0:00:{60 - i:02d} {r.uniform(1, 9):.1f}M" for i in range(60)
-    ) + "\n"
+    return (
+        "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current\n"
+        + "".join(
+            f"\r {i:2d}  100M   {i}  {i}.0M    0     0  {r.uniform(1, 9):.1f}M      0  0:00:20  0:00:{i:02d}  0:00:{60 - i:02d} {r.uniform(1, 9):.1f}M"
+            for i in range(60)
+        )
+        + "\n"
+    )
 
 
 def tokenizer_bars(r: random.Random) -> str:
-    return "".join(
-        "\r" + "Running tokenizer on dataset (num_proc=4): " + _bar(i * 100, 2000, f"00:0{i % 10}<00:09, {r.uniform(900, 9000):.2f} examples/s")
-        for i in range(1, 21)
-    ) + "\n" + "".join("\r" + "Map: " + _bar(i * 10, 200, f"00:01<00:09, {r.uniform(9, 90):.2f} examples/s") for i in range(1, 21))
+    return (
+        "".join(
+            "\r"
+            + "Running tokenizer on dataset (num_proc=4): "
+            + _bar(i * 100, 2000, f"00:0{i % 10}<00:09, {r.uniform(900, 9000):.2f} examples/s")
+            for i in range(1, 21)
+        )
+        + "\n"
+        + "".join(
+            "\r" + "Map: " + _bar(i * 10, 200, f"00:01<00:09, {r.uniform(9, 90):.2f} examples/s") for i in range(1, 21)
+        )
+    )
 
 
 def dataset_preparation(r: random.Random) -> str:
     return "".join(
-        f"Generating train split: {i * 1000} examples [00:0{i % 10}, {r.uniform(900, 9000):.2f} examples/s]\n" for i in range(1, 30)
+        f"Generating train split: {i * 1000} examples [00:0{i % 10}, {r.uniform(900, 9000):.2f} examples/s]\n"
+        for i in range(1, 30)
     ) + "".join(f"\rprocessed batch {i}/30: {i * 32} files" for i in range(1, 31))
 
 
 def preprocessing_with_postfix(r: random.Random) -> str:
-    return "".join("\r" + "reading: " + _bar(i, 40, f"00:01<00:09, 9.9it/s, file=shard_{i}, bytes={i * r.randint(10, 90)}") for i in range(1, 41))
+    return "".join(
+        "\r" + "reading: " + _bar(i, 40, f"00:01<00:09, 9.9it/s, file=shard_{i}, bytes={i * r.randint(10, 90)}")
+        for i in range(1, 41)
+    )
 
 
 def checkpoint_shards(r: random.Random) -> str:
-    return "".join("\r" + "Loading checkpoint shards: " + _bar(i, 8, f"00:0{i}<00:01,  {r.uniform(1, 3):.2f}s/it") for i in range(9)) + "\n"
+    return (
+        "".join(
+            "\r" + "Loading checkpoint shards: " + _bar(i, 8, f"00:0{i}<00:01,  {r.uniform(1, 3):.2f}s/it")
+            for i in range(9)
+        )
+        + "\n"
+    )
 
 
 def checksums(r: random.Random) -> str:
@@ -309,35 +401,51 @@ def go_gc(r: random.Random) -> str:
 
 
 def json_config(r: random.Random) -> str:
-    return "{\n" + "".join(f'  "{w}_lr": {r.uniform(0, 1):.4f},\n  "{w}_steps": {i * 10},\n' for i, w in enumerate(WORDS)) + '  "epochs": 3\n}\n'
+    return (
+        "{\n"
+        + "".join(f'  "{w}_lr": {r.uniform(0, 1):.4f},\n  "{w}_steps": {i * 10},\n' for i, w in enumerate(WORDS))
+        + '  "epochs": 3\n}\n'
+    )
 
 
 def yaml_config(r: random.Random) -> str:
     return "trainer:\n  max_epochs: 10\n" + "".join(
-        f"  - name: {w}\n    step: {i}\n    loss_weight: {r.uniform(0, 1):.2f}\n    lr: 0.{i + 1}\n" for i, w in enumerate(WORDS)
+        f"  - name: {w}\n    step: {i}\n    loss_weight: {r.uniform(0, 1):.2f}\n    lr: 0.{i + 1}\n"
+        for i, w in enumerate(WORDS)
     )
 
 
 def csv_print(r: random.Random) -> str:
-    return "id,name,price,quantity\n" + "".join(f"{i},{r.choice(WORDS)},{r.uniform(1, 99):.2f},{r.randint(1, 9)}\n" for i in range(40))
+    return "id,name,price,quantity\n" + "".join(
+        f"{i},{r.choice(WORDS)},{r.uniform(1, 99):.2f},{r.randint(1, 9)}\n" for i in range(40)
+    )
 
 
 def dataframe(r: random.Random) -> str:
-    return "       user_id  rating  timestamp\n" + "".join(f"{i:<6} {r.randint(1, 999):>8}     {r.uniform(1, 5):.1f}  {880000000 + i}\n" for i in range(40))
+    return "       user_id  rating  timestamp\n" + "".join(
+        f"{i:<6} {r.randint(1, 999):>8}     {r.uniform(1, 5):.1f}  {880000000 + i}\n" for i in range(40)
+    )
 
 
 def kubernetes_events(r: random.Random) -> str:
-    return "".join(f"{i}m        Normal   Pulled   pod/{r.choice(WORDS)}-{i}   Successfully pulled image in {r.uniform(1, 9):.2f}s\n" for i in range(1, 40))
+    return "".join(
+        f"{i}m        Normal   Pulled   pod/{r.choice(WORDS)}-{i}   Successfully pulled image in {r.uniform(1, 9):.2f}s\n"
+        for i in range(1, 40)
+    )
 
 
 def slurm(r: random.Random) -> str:
     return "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n" + "".join(
-        f"            {1000 + i}       gpu    train   user{i}  R    {i}:{r.randint(10, 59)}      {i % 4}   node{i}\n" for i in range(30)
+        f"            {1000 + i}       gpu    train   user{i}  R    {i}:{r.randint(10, 59)}      {i % 4}   node{i}\n"
+        for i in range(30)
     )
 
 
 def retries(r: random.Random) -> str:
-    return "".join(f"Attempt {i}/20 failed: connection refused, retrying in {2 ** (i % 6)}.{r.randint(0, 9)} seconds\n" for i in range(1, 21))
+    return "".join(
+        f"Attempt {i}/20 failed: connection refused, retrying in {2 ** (i % 6)}.{r.randint(0, 9)} seconds\n"
+        for i in range(1, 21)
+    )
 
 
 def elapsed_only(r: random.Random) -> str:
@@ -345,24 +453,37 @@ def elapsed_only(r: random.Random) -> str:
 
 
 def worker_reports(r: random.Random) -> str:
-    return "".join(f"[worker {i % 4}] processed batch {i}: {r.randint(10, 99)} items, queue size: {r.randint(0, 9)}\n" for i in range(1, 60))
+    return "".join(
+        f"[worker {i % 4}] processed batch {i}: {r.randint(10, 99)} items, queue size: {r.randint(0, 9)}\n"
+        for i in range(1, 60)
+    )
 
 
 def heartbeats(r: random.Random) -> str:
-    return "".join(f"2024-01-01 10:00:{i:02d},000 DEBUG heartbeat: pid=1234 seq={i} load={r.uniform(0, 4):.2f} mem={r.uniform(10, 90):.1f}%\n" for i in range(60))
+    return "".join(
+        f"2024-01-01 10:00:{i:02d},000 DEBUG heartbeat: pid=1234 seq={i} load={r.uniform(0, 4):.2f} mem={r.uniform(10, 90):.1f}%\n"
+        for i in range(60)
+    )
 
 
 def database_queries(r: random.Random) -> str:
-    return "".join(f"LOG:  duration: {r.uniform(1, 90):.3f} ms  statement: SELECT loss, step FROM runs WHERE epoch = {i} LIMIT 10\n" for i in range(40))
+    return "".join(
+        f"LOG:  duration: {r.uniform(1, 90):.3f} ms  statement: SELECT loss, step FROM runs WHERE epoch = {i} LIMIT 10\n"
+        for i in range(40)
+    )
 
 
 def resumed_notes(r: random.Random) -> str:
-    return "".join(f"Resuming from checkpoint epoch_{i}.pt ... skipping the first {i * r.randint(10, 99)} batches in the dataloader\n" for i in range(1, 9))
+    return "".join(
+        f"Resuming from checkpoint epoch_{i}.pt ... skipping the first {i * r.randint(10, 99)} batches in the dataloader\n"
+        for i in range(1, 9)
+    )
 
 
 def prose(r: random.Random) -> str:
     return "".join(
-        f"Note {i}: the loss function accepts {r.randint(2, 9)} arguments; a step of the optimizer takes {r.randint(2, 9)} of them.\n" for i in range(30)
+        f"Note {i}: the loss function accepts {r.randint(2, 9)} arguments; a step of the optimizer takes {r.randint(2, 9)} of them.\n"
+        for i in range(30)
     )
 
 
