@@ -14,7 +14,6 @@ in the line for the others.
 """
 
 import itertools
-import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

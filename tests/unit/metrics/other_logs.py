@@ -10,21 +10,6 @@ from collections.abc import Callable, Iterator
 SEEDS = 4
 WORDS = ("alpha", "beta", "gamma", "delta", "tokenizer", "dataset", "worker", "encoder", "decoder", "attention", "config",
          "module", "kernel", "buffer")  # fmt: skip
-    "alpha",
-    "beta",
-    "gamma",
-    "delta",
-    "tokenizer",
-    "dataset",
-    "worker",
-    "encoder",
-    "decoder",
-    "attention",
-    "config",
-    "module",
-    "kernel",
-    "buffer",
-]
 
 
 def build_logs() -> Iterator[tuple[str, str]]:
