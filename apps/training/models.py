@@ -395,8 +395,16 @@ class TaskMedia(models.Model):
         ]
 
 
+class CheckpointSource(models.TextChoices):
+    """Who said that there is a checkpoint: the script, or the runner that found it."""
+
+    SCRIPT = "script"
+    RUNNER = "runner"
+
+
 class Checkpoint(models.Model):
-    """A checkpoint that a task's script announced."""
+    """A checkpoint of a task. `source`: `script`, which announced it, or `runner`, which found it; `layout`: of a found
+    one, what it is (`fermi.runner.checkpoint_layouts`)."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="checkpoints")
     attempt = models.PositiveIntegerField()
@@ -405,6 +413,8 @@ class Checkpoint(models.Model):
     size_bytes = models.BigIntegerField(null=True)
     val_loss = models.FloatField(null=True)
     at = models.DateTimeField()
+    source = models.CharField(max_length=10, default=CheckpointSource.SCRIPT, db_default=CheckpointSource.SCRIPT)
+    layout = models.CharField(max_length=20, default="", db_default="", blank=True)
 
     class Meta:
         ordering = ["-step"]

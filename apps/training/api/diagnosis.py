@@ -38,6 +38,8 @@ def serialize_diagnosis(diagnosis: TaskDiagnosis) -> dict[str, Any]:
             "attempt": point.attempt,
             "path": point.path,
             "stepsLost": point.lost,
+            "resumes": point.knows_how,
+            "secondsLost": point.seconds,
             "message": resumes,
         },
     }

@@ -1,11 +1,13 @@
 """Serializes the preview of a request for the API."""
 
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
 
+from apps.common.texts import render_text
 from apps.environments.packages import presenters as package_presenter
 from apps.training.presenters import task_presenter
 from apps.training.services.build import TaskDraft
@@ -14,6 +16,7 @@ from apps.training.services.preview import PlatformChoice, TaskPreview, mask_sec
 from fermi.jobs import run_location
 from fermi.jobs.spec import LATE_TEXTS, JobSpec, Plan, Rendered, resolve
 from fermi.planning import plugins, summary
+from fermi.planning.resume_rules import ProposedRule
 from fermi.runner import placeholders
 
 
@@ -36,11 +39,23 @@ def serialize_preview(preview: TaskPreview) -> dict[str, Any]:
         "inUse": draft.using.environments if job else [],
         "memoryLooking": draft.using.looking if job else False,
         "packages": _serialize_packages(draft.installed) if job else None,
+        "resume": draft.resume and _serialize_resume_rule(draft.resume),
         "proposal": job and task_presenter.serialize_proposal(job),
         "splits": plugins.get_framework(job.framework).splits(job) if job else [],
         "batch": job and task_presenter.serialize_batch(job),
         "scaling": scaling and task_presenter.serialize_scaling(scaling),
         **_serialize_rendered(preview.rendered, mask_secrets(job)),
+    }
+
+
+def _serialize_resume_rule(proposed: ProposedRule) -> dict[str, Any]:
+    rule = proposed.rule
+    words = shlex.join(rule.args)
+    return {
+        "args": list(rule.args),
+        "env": dict(rule.env),
+        "itself": rule.itself,
+        "message": render_text("RESUME_RULE_PROPOSED", {"found": proposed.found, "words": words})[0],
     }
 
 

@@ -167,6 +167,15 @@ class HourlyPrice(serializers.Serializer):
     currency = serializers.CharField()
 
 
+class ProposedResumeRule(serializers.Serializer):
+    """How the script seems to take a checkpoint: for the request's entrypoint.resume, if the user accepts it."""
+
+    args = serializers.ListField(child=serializers.CharField())
+    env = serializers.DictField(child=serializers.CharField())
+    itself = serializers.BooleanField()
+    message = serializers.CharField(help_text="by what it was found")
+
+
 class TaskPreview(serializers.Serializer):
     worldSize = serializers.IntegerField()
     nodeCount = serializers.IntegerField()
@@ -179,6 +188,7 @@ class TaskPreview(serializers.Serializer):
     missingArguments = serializers.ListField(
         child=serializers.CharField(), help_text="that the script declares for its process's place and is not given"
     )
+    resume = ProposedResumeRule(allow_null=True, help_text="null: one is given, or nothing says so")
     problems = ProblemItem(many=True)
     warnings = WarningItem(many=True)
     chosen = ChosenEnvironments(allow_null=True, help_text="null: it names its environments")
@@ -439,6 +449,10 @@ class TaskResumePoint(serializers.Serializer):
     attempt = serializers.IntegerField(allow_null=True, help_text="which saved it last")
     path = serializers.CharField(help_text="of the checkpoint; empty: there is none")
     stepsLost = serializers.IntegerField(allow_null=True, help_text="trained since then; null: not known")
+    resumes = serializers.BooleanField(help_text="false: nothing tells the script to resume (entrypoint.resume)")
+    secondsLost = serializers.FloatField(
+        allow_null=True, help_text="of training, with each restart, where the script begins anew"
+    )
     message = serializers.CharField(help_text="all of it as a sentence")
 
 
@@ -615,8 +629,14 @@ class CheckpointItem(serializers.Serializer):
     step = serializers.IntegerField()
     path = serializers.CharField()
     sizeBytes = serializers.IntegerField(allow_null=True)
-    valLoss = serializers.FloatField(allow_null=True)
+    valLoss = serializers.FloatField(allow_null=True, help_text="as it was saved with, or reported at its step")
     at = serializers.DateTimeField()
+    source = serializers.ChoiceField(  # type: ignore[assignment]
+        ["script", "runner"], help_text="runner: it was found, not announced"
+    )
+    layout = serializers.CharField(help_text="of a found one, whose it is: transformers, lightning, torch, dcp, …")
+    newest = serializers.BooleanField(help_text="the newest that training can go on from")
+    best = serializers.BooleanField(help_text="the one with the lowest validation loss")
 
 
 class PlanQuery(serializers.Serializer):

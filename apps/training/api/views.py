@@ -18,7 +18,7 @@ from apps.training.core import trace_context
 from apps.training.logs import pages
 from apps.training.logs.first_error import find_first_error
 from apps.training.models import Checkpoint, Task
-from apps.training.presenters import event_stream, selectors, task_list, task_presenter
+from apps.training.presenters import checkpoint_marks, event_stream, selectors, task_list, task_presenter
 from apps.training.services import actions, diagnosis, pause, restart, scaling, scripts
 from apps.training.services.create import create_task, retry_task
 from apps.training.services.preview import preview_task
@@ -193,9 +193,10 @@ class TaskCheckpointsView(APIView):
         """List the checkpoints that a restart, a retry or another task can resume from."""
         task = actions.find_task(request.user, task_id)
         rows = Checkpoint.objects.filter(task=task).values(
-            "attempt", "step", "path", "at", sizeBytes=F("size_bytes"), valLoss=F("val_loss")
+            "attempt", "step", "path", "at", "source", "layout", sizeBytes=F("size_bytes"), valLoss=F("val_loss")
         )
-        return paginate_rows(rows, query)
+        marks = checkpoint_marks.find_marks(task)
+        return paginate_rows(rows, query, lambda row: checkpoint_marks.mark_row(row, marks))
 
 
 class TaskPlanView(APIView):

@@ -13,16 +13,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain, islice
 
+from apps.common.clock import now
 from apps.training.core import checkpoints
 from apps.training.core.checkpoints import AUTO
 from apps.training.core.engine_access import get_backend
-from apps.training.models import Attempt, Checkpoint, Event, Finding, Task
+from apps.training.models import Attempt, Checkpoint, CheckpointSource, Event, Finding, Task
 from apps.training.states import TaskKind, TaskState
 from apps.training.states.reasons import TaskReason
 from fermi.diagnosis import Level, loss_anomalies
 from fermi.jobs.causes import RANK_CODES
 from fermi.jobs.errors import BackendError, UnknownNameError
 from fermi.jobs.spec import JobSpec
+from fermi.runner.checkpoint_layouts import WEIGHT_LAYOUTS
 
 MAX_CHECKPOINTS_CHECKED = 20
 """Most checkpoints that the backend is asked for before the search ends."""
@@ -30,7 +32,7 @@ MAX_CHECKPOINTS_CHECKED = 20
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A checkpoint that the task's script announced, with the attempt that wrote it last."""
+    """A checkpoint that the task's script announced, or its runner found, with the attempt that wrote it last."""
 
     path: str
     attempt: int
@@ -40,13 +42,16 @@ class SavedCheckpoint:
 @dataclass(frozen=True, slots=True)
 class ResumePoint:
     """Where an attempt that started now would resume. `path` is empty without a checkpoint of the task, and `step` is
-    None then. `reached`: the newest step that was printed; None: no step was printed."""
+    None then. `reached`: the newest step that was printed; None: no step was printed. `knows_how`: the script announces
+    its checkpoints, or a rule says how it takes one; `seconds`: how long the attempt has trained since then."""
 
     path: str = ""
     step: int | None = None
     saved_at: datetime | None = None
     attempt: int | None = None
     reached: int | None = None
+    knows_how: bool = True
+    seconds: float | None = None
 
     @property
     def lost(self) -> int | None:
@@ -116,7 +121,7 @@ def choose_resume_path(task: Task) -> tuple[str, list[str]]:
     skipped = [one.path for one in saved if one.path in bad]
     good = [one.path for one in saved if one.path not in bad]
     if not skipped or not good:  # no other checkpoint to try
-        arrived = _find_existing(task, good) if task.inside and task.spec["entrypoint"] else None
+        arrived = _find_existing(task, good) if task.spec["entrypoint"] else None  # scripts delete old ones
         return arrived or (saved[0].path if task.spec["entrypoint"] else AUTO), []
     if found := _find_existing(task, good):
         newer = saved[: next(index for index, one in enumerate(saved) if one.path == found)]
@@ -147,7 +152,22 @@ def find_resume_point(task: Task) -> ResumePoint | None:
     except (BackendError, UnknownNameError):
         return None
     row = Checkpoint.objects.filter(task=task, path=path).first() if path else None
-    return ResumePoint(row.path, row.step, row.at, row.attempt, reached) if row else ResumePoint(reached=reached)
+    newest = task.attempts.order_by("-number").first()
+    began, ended = (newest.running_at, newest.ended_at) if newest else (None, None)
+    seconds = ((ended or now()) - began).total_seconds() if began else None
+    if row is None:
+        return ResumePoint(reached=reached, knows_how=_knows_how_to_resume(task, None), seconds=seconds)
+    knows_how = _knows_how_to_resume(task, row)
+    return ResumePoint(row.path, row.step, row.at, row.attempt, reached, knows_how, None if knows_how else seconds)
+
+
+def _knows_how_to_resume(task: Task, row: Checkpoint | None) -> bool:
+    """Return True if the script takes a checkpoint: a recipe's trainer does, one that announces its checkpoints is
+    written for it, and a rule or a placeholder hands one over."""
+    entry = JobSpec.from_json(task.spec).entrypoint
+    if entry is None or entry.resume or (row and row.source == CheckpointSource.SCRIPT):
+        return True
+    return any("{resume_" in text for text in (*entry.args, *entry.command, *task.spec.get("env", {}).values()))
 
 
 def count_lost_steps(task: Task, resume_from: str) -> int:
@@ -199,7 +219,10 @@ def _find_existing(task: Task, candidates: Iterable[str]) -> str | None:
 def _list_saved(task: Task) -> Iterator[SavedCheckpoint]:
     """Yield the task's checkpoints, newest first, without those that the script claims in other tasks' folders. Beyond
     the first MAX_CHECKPOINTS_CHECKED, rows are read only when they are consumed."""
-    rows = Checkpoint.objects.filter(task=task).order_by("-step", "-id").values_list("path", "attempt", "step")
+    known = Checkpoint.objects.filter(task=task)
+    states = known.exclude(source=CheckpointSource.RUNNER, layout__in=WEIGHT_LAYOUTS)
+    known = states if states.exists() else known  # weights alone only where nothing else was saved
+    rows = known.order_by("-step", "-id").values_list("path", "attempt", "step")
     newest = list(rows[:MAX_CHECKPOINTS_CHECKED])
     is_own = checkpoints.make_claim_check(task.pk)
     others = rows[MAX_CHECKPOINTS_CHECKED:] if len(newest) == MAX_CHECKPOINTS_CHECKED else ()

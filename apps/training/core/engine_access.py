@@ -2,6 +2,7 @@
 from the causes that its engine reports."""
 
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -81,10 +82,23 @@ def build_cause(cluster: Cluster, code: str, params: Mapping[str, Any] | None = 
 def build_attempt_job(task: Task, spec: JobSpec, attempt: Attempt, remaining: timedelta | None) -> JobSpec:
     """Return the job of an attempt, as the cluster sees it. `spec`: the task's job with the run location of each node;
     `remaining`: how long the task may still hold its environments."""
-    job = spec.for_attempt(attempt.number, master_port=attempt.master_port, resume_from=attempt.resume_from)
+    job = spec.for_attempt(
+        attempt.number, master_port=attempt.master_port, resume_from=attempt.resume_from,
+        resume_step=_find_resume_step(task, attempt.resume_from),
+    )  # fmt: skip
     max_run = None if remaining is None else remaining.total_seconds()
     env = {**job.env, **trace_context.build_trace_variables(task, attempt.number, {**job.env, **job.secret_env})}
     return map_paths_to_cluster(task.cluster, replace(job, max_run=max_run, env=env))
+
+
+def _find_resume_step(task: Task, path: str) -> int | None:
+    """Return the step of a checkpoint, for scripts that are told it: that of the task's own, or else the last number in
+    its name, 0 without one. None where none is named."""
+    if path in ("", "auto"):
+        return None
+    step = task.checkpoints.filter(path=path).values_list("step", flat=True).first()
+    numbers = re.findall(r"\d{1,15}", path.rpartition("/")[2])
+    return step if step is not None else int(numbers[-1]) if numbers else 0
 
 
 def map_paths_to_cluster(cluster: Cluster, job: JobSpec) -> JobSpec:

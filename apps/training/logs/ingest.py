@@ -36,7 +36,7 @@ from apps.common.clock import now
 from apps.training.core import checkpoints, findings, transitions, wakeups
 from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.core.parameters import store_parameters
-from apps.training.models import Checkpoint, Event, LogCursor, MetricPoint, Task, TaskMedia
+from apps.training.models import Checkpoint, CheckpointSource, Event, LogCursor, MetricPoint, Task, TaskMedia
 from apps.training.states import TaskKind
 from fermi.diagnosis import Finding, Level, loss_anomalies
 from fermi.jobs.spec import RankProgress
@@ -63,7 +63,7 @@ DENSE_MEDIA, MAX_MEDIA = 100, 2000
 MAX_HOLD_SECONDS = 15.0
 """Longest time, in seconds, that a Trainer's first line waits for a progress report of the probe; pods report every ten
 seconds."""
-MAX_PATH_LENGTH = 500
+MAX_PATH_LENGTH, MAX_LAYOUT_LENGTH = 500, 20
 
 KNOWN_EVENTS: dict[str, tuple[str, ...]] = {
     "started": (),
@@ -236,12 +236,14 @@ class LogReader:
             MetricPoint.objects.bulk_create([*parsed.points, *(point for _, point in parsed.newest.values())])
             for slot, point in parsed.newest.values():
                 slot[1] = point.pk
+            if parsed.found:
+                parsed.drop_announced()
             Event.objects.bulk_create(parsed.events)
             Checkpoint.objects.bulk_create(
-                parsed.checkpoints.values(),
+                [*parsed.checkpoints.values(), *parsed.found.values()],
                 update_conflicts=True,
                 unique_fields=["task", "path"],
-                update_fields=["attempt", "step", "size_bytes", "val_loss", "at"],
+                update_fields=["attempt", "step", "size_bytes", "val_loss", "at", "source", "layout"],
             )
             for rank, source, found in parsed.parameters:
                 store_parameters(self._task_id, found, source, replaces=rank == 0)
@@ -258,7 +260,7 @@ class LogReader:
                 wakeups.enqueue_task(self._task_id)
             if parsed.points or parsed.newest:
                 wakeups.publish_change(self._task_id, "metric")
-            if parsed.events or parsed.checkpoints:
+            if parsed.events or parsed.checkpoints or parsed.found:
                 wakeups.publish_change(self._task_id, "event")
         for tail in parsed.tails:
             tail.stored = tail.position
@@ -393,6 +395,7 @@ class _ParsedRows:
         self.replaced: list[int] = []
         self.events: list[Event] = []
         self.checkpoints: dict[str, Checkpoint] = {}
+        self.found: dict[str, Checkpoint] = {}  # those that the script has not announced, as far as is known here
         self.progress: dict[str, Any] = {}
         self.tails: list[_LogTail] = []
         self.hidden: list[tuple[int, HiddenSeries]] = []
@@ -420,7 +423,7 @@ class _ParsedRows:
         if point := record.to_point():
             self._add_point(tail, point)
         if record.checkpoint:
-            self._add_found_checkpoint(record.checkpoint, self._at(record.time))
+            self._add_found_checkpoint(tail, record.checkpoint, self._at(record.time))
         if record.parameters:
             self.parameters.append((tail.rank, record.source, record.parameters))
         if record.media:
@@ -524,16 +527,35 @@ class _ParsedRows:
         step, path = points.parse_integer(event.params["step"]), event.params["path"]
         if step is not None and isinstance(path, str) and path:
             size, loss = (event.params.get(name) for name in ("size_bytes", "val_loss"))
-            self._keep_checkpoint(step, path, points.parse_integer(size), points.parse_number(loss), at)
+            path = checkpoints.resolve_announced_path(self._cluster, self._task_id, path)
+            size, loss = points.parse_integer(size), points.parse_number(loss)
+            if len(path) <= MAX_PATH_LENGTH:
+                self.checkpoints[path] = Checkpoint(
+                    **self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at
+                )
 
-    def _add_found_checkpoint(self, found: FoundCheckpoint, at: datetime) -> None:
-        if found.step is not None:
-            self._keep_checkpoint(found.step, found.path, found.size_bytes, None, at)
+    def _add_found_checkpoint(self, tail: _LogTail, found: FoundCheckpoint, at: datetime) -> None:
+        """Add a checkpoint that a runner found. Where nothing says its step, it has the newest one of the attempt."""
+        path = checkpoints.resolve_announced_path(self._cluster, self._task_id, found.path)
+        step = found.step
+        if step is None:
+            step = tail.state.get("progress", {}).get("step", tail.state.get("steps", 0))
+        if len(path) <= MAX_PATH_LENGTH and path not in self.checkpoints:
+            self.found[path] = Checkpoint(
+                **self._of, step=step, path=path, size_bytes=found.size_bytes, val_loss=found.val_loss, at=at,
+                source=CheckpointSource.RUNNER, layout=found.layout[:MAX_LAYOUT_LENGTH],
+            )  # fmt: skip
 
-    def _keep_checkpoint(self, step: int, path: str, size: int | None, loss: float | None, at: datetime) -> None:
-        path = checkpoints.resolve_announced_path(self._cluster, self._task_id, path)
-        if len(path) <= MAX_PATH_LENGTH:
-            self.checkpoints[path] = Checkpoint(**self._of, step=step, path=path, size_bytes=size, val_loss=loss, at=at)
+    def drop_announced(self) -> None:
+        """Leave those out of the found checkpoints that the script announces itself: what it says of them counts."""
+        announced = Checkpoint.objects.filter(
+            task_id=self._task_id, path__in=[*self.found], source=CheckpointSource.SCRIPT
+        )
+        for path in (*self.checkpoints, *announced.values_list("path", flat=True)):
+            self.found.pop(path, None)
+        for one in self.found.values():
+            params = {"step": one.step, "path": one.path, "layout": one.layout}
+            self.events.append(Event(**self._of, at=one.at, kind="script", code="CHECKPOINT_FOUND", params=params))
 
     def _at(self, time: float | None) -> datetime:
         """Return the time that the script reports; the time of reading, if it reports none or an impossible one."""

@@ -65,6 +65,10 @@ def describe_resume_point(point: checkpoint_choice.ResumePoint, *, running: bool
     """Return a sentence that says where training would resume, and how many steps would be lost. `running`: its ranks
     may save once more."""
     params = {**({"lost": f"{point.lost:,}"} if point.lost else {}), **({"running": True} if running else {})}
+    if not point.knows_how and point.seconds:
+        about: dict[str, Any] = {"duration": diagnose.describe_duration(point.seconds)}
+        about |= {"step": f"{point.step:,}"} if point.step is not None else {}
+        return translate_text(NestedText("RESTART_BEGINS_ANEW", about))[0]
     if point.saved_at is None:
         return translate_text(NestedText("RESUME_POINT_NONE", params))[0]
     age = diagnose.describe_duration((now() - point.saved_at).total_seconds())

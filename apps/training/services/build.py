@@ -30,7 +30,7 @@ from fermi.jobs import credentials, recipes, run_location
 from fermi.jobs.errors import BackendError, UnknownNameError
 from fermi.jobs.spec import JobSpec, Node, Problem
 from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, OUTPUTS_FOLDER
-from fermi.planning import elastic_sizes, entry, installed, plugins, scenarios, summary, validate
+from fermi.planning import elastic_sizes, entry, installed, plugins, resume_rules, scenarios, summary, validate
 from fermi.planning.request import EXISTING, NEW, ParsedRequest, TaskRequest, build_job, limit_world_size, trim_nodes
 from fermi.schema import humanize
 
@@ -51,6 +51,7 @@ class TaskDraft:
     warnings: list[Problem] = field(default_factory=list)
     installed: packages.PackageReport = field(default_factory=packages.PackageReport)
     using: memory.MemoryInUse = field(default_factory=memory.MemoryInUse)
+    resume: resume_rules.ProposedRule | None = None
 
     def build_columns(self) -> dict[str, Any]:
         """Return the columns of a task that hold what it was made from."""
@@ -105,6 +106,8 @@ def build_draft(user: User, parsed: ParsedRequest, task_id: str, *, start_survey
             draft.installed = packages.compare_packages(
                 user, located, choice.environments, code.find_imports(job, entry_text), start_surveys=start_surveys
             )
+            if job.entrypoint and not job.entrypoint.resume:
+                draft.resume = resume_rules.propose_resume_rule(entry_text or inspected.entry_text)
             draft.warnings = [
                 *_list_warnings(job, draft.using),
                 *location_warnings,

@@ -49,6 +49,7 @@ def build_job_env(spec: JobSpec) -> dict[str, Value]:
     return {
         **network.build_job_env(spec.nodes, backend),
         **spec.env,
+        **(spec.resume_rule.filled_env if spec.resume_rule else {}),
         "MASTER_ADDR": Late.HEAD_HOST,
         "MASTER_PORT": str(spec.master_port),
         "WORLD_SIZE": str(spec.world_size),
@@ -61,6 +62,7 @@ def build_job_env(spec: JobSpec) -> dict[str, Value]:
         "FERMI_VALID_DATA": spec.valid_data,
         "FERMI_CHECKPOINT_DIR": spec.checkpoint_dir,
         "FERMI_RESUME_FROM": spec.resume_from,
+        **({"FERMI_RESUME_STEP": str(spec.resume_step)} if spec.resume_step is not None else {}),
         **_build_folder_env(spec),
         "FERMI_HYPERPARAMETERS": json.dumps(dict(spec.hyperparameters), sort_keys=True),
         **({DRILL_VARIABLE: json.dumps({"rank": drill.choose_victim(spec)})} if spec.rehearses else {}),

@@ -228,7 +228,7 @@ def build_command(spec: JobSpec, trainer: str, extra: Mapping[str, Any]) -> tupl
     """Return the command of a rank: the user's script, or the reference `trainer` module with the hyperparameters as
     its arguments. `extra`: more arguments of the trainer (flag -> value; True = the flag alone)."""
     if spec.entrypoint is not None:
-        return spec.entrypoint.build_command()
+        return spec.entrypoint.build_command(resumed=spec.resume_rule.filled_args if spec.resume_rule else ())
     arguments: dict[str, Any] = {
         "train_data_path": spec.train_data,
         "valid_data_path": spec.valid_data,

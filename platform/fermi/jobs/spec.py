@@ -93,34 +93,74 @@ class Node:
         return self.gpu_count > 0 and not self.emulated
 
 
+RESUME_PLACEHOLDERS = {
+    "{path}": "{resume_from}",
+    "{step}": "{resume_step}",
+    "{folder}": "{resume_folder}",
+    "{name}": "{resume_name}",
+}
+"""Placeholders of a resume rule, and those of `fermi.runner.placeholders` that a node's runner fills."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRule:
+    """How a script is told to resume from a checkpoint: arguments and variables of an attempt that resumes, with
+    `{path}`, `{step}`, `{folder}` (in which the checkpoint is) and `{name}` (of the checkpoint there). `itself`: the
+    script looks for its newest checkpoint itself, in each attempt."""
+
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    itself: bool = False
+
+    @property
+    def filled_args(self) -> tuple[str, ...]:
+        """The arguments, with the placeholders that a node's runner knows."""
+        return tuple(map(_fill_resume_text, self.args))
+
+    @property
+    def filled_env(self) -> dict[str, str]:
+        """The variables, with the placeholders that a node's runner knows."""
+        return {name: _fill_resume_text(value) for name, value in self.env.items()}
+
+
+def _fill_resume_text(text: str) -> str:
+    for name, placeholder in RESUME_PLACEHOLDERS.items():
+        text = text.replace(name, placeholder)
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Entrypoint:
     """What runs in place of the model's recipe: the user's own script, a module as `python -m` runs it, or any command,
-    and its arguments. `processes`: it is started once per GPU, or once per node and starts the node's ranks itself."""
+    and its arguments. `processes`: it is started once per GPU, or once per node and starts the node's ranks itself.
+    `resume`: how it is told to resume from a checkpoint; None: by FERMI_RESUME_FROM alone, if at all."""
 
     script: str = ""
     args: tuple[str, ...] = ()
     module: str = ""
     command: tuple[str, ...] = ()
     processes: Literal["gpu", "node"] = "gpu"
+    resume: ResumeRule | None = None
 
     @property
     def starts_ranks(self) -> bool:
         """Whether it is started once per node, and starts the node's ranks itself."""
         return self.processes == "node"
 
-    def build_command(self, appended: Sequence[str] = ()) -> tuple[str | Late, ...]:
-        """Return the words to be executed. `appended`: arguments of the platform's, before the user's own. A command
-        that names `python`, or `torchrun` (a script around a module of the same interpreter:
-        https://docs.pytorch.org/docs/stable/elastic/run.html), runs with the interpreter of the task."""
+    def build_command(self, appended: Sequence[Value] = (), resumed: Sequence[str] = ()) -> tuple[Value, ...]:
+        """Return the words to be executed. `appended`: arguments of the platform's, before the user's own; `resumed`:
+        those of the resume rule, behind them. A command that names `python`, or `torchrun` (a script around a module of
+        the same interpreter: https://docs.pytorch.org/docs/stable/elastic/run.html), runs with the interpreter of the
+        task."""
+        args = (*appended, *self.args, *resumed)
         if not self.command:
-            return Late.PYTHON, "-u", *self.words, *appended, *self.args
+            return Late.PYTHON, "-u", *self.words, *args
         first, *rest = self.command
         if first in PYTHON_PROGRAMS:
-            return Late.PYTHON, *rest, *appended, *self.args
+            return Late.PYTHON, *rest, *args
         if first == "torchrun":
-            return Late.PYTHON, "-m", "torch.distributed.run", *rest, *appended, *self.args
-        return *self.command, *appended, *self.args
+            return Late.PYTHON, "-m", "torch.distributed.run", *rest, *args
+        return *self.command, *args
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -189,6 +229,7 @@ class Elastic:
 class JobSpec:
     """Everything a plan is made from. `master` is a node's id. `attempt` 0 = not launched (a preview).
     `model_parameters`: number of weights, where the user stated it; else see `recipes.count_model_parameters`.
+    `resume_step`: of the checkpoint `resume_from`, where it is known.
     `secret_env`: variables whose values are secrets, with the secrets' names; a value is never part of a job, a plan or
     what is rendered. `spares`: environments that replace lost ones; `left_out`: those that the user excluded from the
     next attempt on; `when_in_use`: what the first attempt does where other programs hold memory; `preflight`: the test
@@ -223,6 +264,7 @@ class JobSpec:
     files_dir: str = ""
     files_url: str = ""
     resume_from: str = ""
+    resume_step: int | None = None
     attempt: int = 0
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     max_restarts: int = MAX_RESTARTS
@@ -268,9 +310,15 @@ class JobSpec:
     def world_size(self) -> int:
         return sum(node.processes for node in self.nodes)
 
-    def for_attempt(self, number: int, *, master_port: int, resume_from: str) -> Self:
+    @property
+    def resume_rule(self) -> ResumeRule | None:
+        """How the script of this attempt is told to resume; None where it does not, or no rule is given."""
+        given = self.entrypoint.resume if self.entrypoint and self.resume_from not in ("", "auto") else None
+        return given if given and not given.itself else None
+
+    def for_attempt(self, number: int, *, master_port: int, resume_from: str, resume_step: int | None = None) -> Self:
         """Return the job with the number, master port and checkpoint of an attempt."""
-        return replace(self, attempt=number, master_port=master_port, resume_from=resume_from)
+        return replace(self, attempt=number, master_port=master_port, resume_from=resume_from, resume_step=resume_step)
 
     def to_json(self) -> dict[str, Any]:
         return serialization.dump(self)

@@ -37,12 +37,13 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class FoundCheckpoint:
-    """A checkpoint that appeared on a node."""
+    """A checkpoint that appeared on a node. `val_loss`: as its own files say."""
 
     path: str
     step: int | None
     size_bytes: int | None
     layout: str
+    val_loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,8 @@ def _parse_checkpoint(found: Any) -> FoundCheckpoint | None:
     if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_LENGTH or path != sanitize.sanitize_text(path):
         return None
     layout = _clean(layout, MAX_NAME_LENGTH) if isinstance(layout, str) else ""
-    return FoundCheckpoint(path, parse_integer(found.get("step")), parse_integer(found.get("size_bytes")), layout)
+    step, size = parse_integer(found.get("step")), parse_integer(found.get("size_bytes"))
+    return FoundCheckpoint(path, step, size, layout, parse_number(found.get("val_loss")))
 
 
 def _parse_object(found: Any) -> Mapping[str, Any] | None:

@@ -57,6 +57,19 @@ def find_problems(entry: Entrypoint | None) -> list[Problem]:
     named = [entry.script, entry.module and f"-m {entry.module}", " ".join(entry.command)]
     if sum(map(bool, named)) != 1:
         return [Problem("entrypoint.script", "ENTRYPOINT_ONE", {"found": ", ".join(filter(None, named)) or "–"})]
+    return _find_name_problems(entry) + _find_resume_problems(entry)
+
+
+def _find_resume_problems(entry: Entrypoint) -> list[Problem]:
+    rule = entry.resume
+    if rule is None:
+        return []
+    if bool(rule.args or rule.env) == rule.itself:
+        return [Problem("entrypoint.resume", "RESUME_RULE_UNCLEAR")]
+    return variables.check_names(rule.env, "entrypoint.resume.env")
+
+
+def _find_name_problems(entry: Entrypoint) -> list[Problem]:
     if entry.command:
         return [] if entry.command[0].strip() else [Problem("entrypoint.command.0", "ENTRYPOINT_COMMAND_EMPTY")]
     if entry.module and not _MODULE.fullmatch(entry.module):

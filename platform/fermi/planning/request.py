@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fermi.jobs import json_shape, ranks
-from fermi.jobs.spec import DRILL_MINUTES, MAX_RESTARTS, Code, Elastic, Entrypoint, JobSpec, Node, Problem
+from fermi.jobs.spec import DRILL_MINUTES, MAX_RESTARTS, Code, Elastic, Entrypoint, JobSpec, Node, Problem, ResumeRule
 from fermi.planning import plugins
 from fermi.runner.exit_codes import DEFAULT_GRACE_SECONDS
 from fermi.scheduler.snapshot import PRIORITY_NUMBERS, Select, classify_priority
@@ -81,6 +81,19 @@ Values: TypeAlias = Annotated[dict[str, Any], Meta(max_length=MAX_VARIABLES)]
 _Words: TypeAlias = Annotated[tuple[Annotated[str, Meta(max_length=4000)], ...], Meta(max_length=1000)]
 
 
+class ResumeRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How a script is told to resume, in every attempt that does: {path} is the checkpoint, {step} its step, {folder}
+    the folder that it is in, {name} its name there."""
+
+    args: Annotated[
+        _Words, describe_field("behind the script's other arguments: --resume_from_checkpoint, {path}")
+    ] = ()
+    env: Annotated[dict[str, Annotated[str, Meta(max_length=4000)]], describe_field("variables", max_length=100)] = {}
+    itself: Annotated[bool, describe_field("the script looks for its newest checkpoint itself, in each attempt")] = (
+        False
+    )
+
+
 class EntrypointRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     """One of script, module and command."""
 
@@ -97,6 +110,10 @@ class EntrypointRequest(Struct, frozen=True, kw_only=True, rename="camel"):
             choices=["gpu", "node"],
         ),
     ] = "gpu"
+    resume: Annotated[
+        ResumeRequest | None,
+        describe_field("how the script is told to resume; by default by FERMI_RESUME_FROM alone"),
+    ] = None
 
 
 class ElasticRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -484,6 +501,11 @@ def trim_nodes(select: Select, nodes: Sequence[Node], world_size: int | None = N
     return ranks.select_first_ranks(nodes, nodes[0].id, total)
 
 
+def _build_entrypoint(asked: EntrypointRequest) -> Entrypoint:
+    resume = ResumeRule(asked.resume.args, asked.resume.env, asked.resume.itself) if asked.resume else None
+    return Entrypoint(asked.script, asked.args, asked.module, asked.command, asked.processes, resume)
+
+
 def build_job(
     request: TaskRequest,
     *,
@@ -518,9 +540,7 @@ def build_job(
         master=master,
         recipe=recipe,
         model_parameters=model_parameters,
-        entrypoint=Entrypoint(entry.script, entry.args, entry.module, entry.command, entry.processes)
-        if entry
-        else None,
+        entrypoint=_build_entrypoint(entry) if entry else None,
         hyperparameters={**({} if entry else defaults or {}), **request.hyperparameters},
         strategy=config.strategy,
         options=config.options,

@@ -20,10 +20,15 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def find_problems(env: Mapping[str, str], secret_env: Mapping[str, str] = NO_SECRETS) -> list[Problem]:
     twice = [Problem(f"secretEnv.{name}", "ENV_TWICE", {"name": name}) for name in secret_env if name in env]
-    return [*_check_names(env, "env"), *_check_names(secret_env, "secretEnv"), *twice]
+    return [*check_names(env, "env"), *check_names(secret_env, "secretEnv"), *twice]
 
 
-def _check_names(env: Mapping[str, str], where: str) -> Iterator[Problem]:
+def check_names(env: Mapping[str, str], where: str) -> list[Problem]:
+    """Return what is wrong with the names of variables in the field `where`."""
+    return list(_iterate_name_problems(env, where))
+
+
+def _iterate_name_problems(env: Mapping[str, str], where: str) -> Iterator[Problem]:
     for name in env:
         if not _NAME.fullmatch(name):
             near = re.sub(r"^(?=\d|$)|[^A-Za-z0-9_]", "_", name)

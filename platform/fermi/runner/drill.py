@@ -3,7 +3,8 @@ later.
 
 FERMI_DRILL in the ranks' environment (`{"rank": 1}`) requests it, so that it works with every engine. The rank is
 killed when FERMI_CHECKPOINT_DIR has a new complete checkpoint: it was the same in two checks, or a newer one has
-appeared since. A step must have been made after that, too; if steps cannot be seen, some seconds must have passed.
+appeared since; or when the scan of files has found one anywhere. A step must have been made after that, too; if steps
+cannot be seen, some seconds must have passed.
 
 What was done is a line in the killed rank's output, so that it is read like other output, exactly once:
 
@@ -51,6 +52,11 @@ class RankKillDrill:
             if any(entry["rank"] == rank for entry in spec["ranks"]):
                 return cls(rank, env.get("FERMI_CHECKPOINT_DIR", ""), lambda: steps(rank))
         return None
+
+    def record_found(self, path: str, size: int) -> None:
+        """Record a complete checkpoint that was found elsewhere (`checkpoint_scan`)."""
+        if self.saved is None:
+            self.saved = path, size, time.monotonic(), self.steps()
 
     def find_due_checkpoint(self) -> dict[str, Any] | None:
         """Return the saved checkpoint when the rank has to be killed now, else None."""

@@ -57,6 +57,7 @@ from fermi.runner.activity import MAX_IDLE_SECONDS, STRICT_IDLE_CPU_SHARE, Activ
 from fermi.runner.bounds import Bounds
 from fermi.runner.disk_usage import DiskMonitor
 from fermi.runner.exit_codes import CANNOT_START, to_shell_code
+from fermi.runner.file_scan import FileScan
 from fermi.runner.files import (
     PulseFile,
     RunnerPaths,
@@ -133,6 +134,7 @@ class Node:
         self.bounds: Bounds | None = None
         self.disk_use: DiskMonitor | None = None
         self.memory_guard: MemoryGuard | None = None
+        self.files: FileScan | None = None
         self.memory = kernel.OomDetector()
         self.watch: RankWatcher | None = None
         if spec.get("pulse"):
@@ -159,6 +161,7 @@ class Node:
         if early := self.stops.early():
             self.status.update(asked=early.by, asked_at=time.time() if early.by else None)
         elif not self.record_port_cause() and self.apply_bounds() and self.bring(wake):
+            self.files = FileScan.from_spec(self.spec, time.time())
             self.start_all(inherited=[wake, wake_write, *self.xids.descriptors()])
             if self.measuring:
                 self.measuring.start()
@@ -166,6 +169,8 @@ class Node:
                 self.disk_use.start()
             if self.memory_guard:
                 self.memory_guard.start()
+            if self.files:
+                self.files.start()
         self.follow(wake)
         leftover_ranks.record_leftover_programs(self.ranks, self.spec["command"])
         self.sweep()
@@ -174,6 +179,7 @@ class Node:
         if self.memory_guard:
             self.memory_guard.close()
         self.report_telemetry(last=True)
+        self.report_files(last=True)
         if self.pipes:
             self.pipes.close()
         if self.confinement:
@@ -555,6 +561,7 @@ class Node:
         """Check the ranks' progress. What cannot be read ends no training."""
         changed, moment = False, time.time()
         self.records.update()
+        self.report_files()
         try:
             changed = bool(self.watch and self.watch.update())
         except Exception as error:
@@ -574,6 +581,20 @@ class Node:
             self.save(self.status["state"])
         if self.kill_at is None:
             self.end_leftover_ranks(moment)
+
+    def report_files(self, *, last: bool = False) -> None:
+        """Write what was found in the ranks' files into the log of rank 0. `last`: no rank is left."""
+        if not self.files:
+            return
+        if last:
+            found = self.files.finish()
+        else:
+            self.files.record_step(self.steps(0))
+            found = self.files.pop_records()
+        for record in found:
+            self.records.append_record(0, record)
+            if self.drill and (saved := record.get("checkpoint")):
+                self.drill.record_found(saved["path"], saved["size_bytes"])
 
     def report_telemetry(self, *, last: bool = False) -> None:
         """Report the telemetry samples that there are."""

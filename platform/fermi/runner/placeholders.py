@@ -3,6 +3,7 @@
     --out={output_dir}/rank-{rank}    is  --out=/srv/fermi/outputs/task-x/rank-3
     --name={{rank}}                   is  --name={rank}
     --dist-url={dist_url}             is  --dist-url=tcp://10.0.0.1:29500
+    --load={resume_folder}            is  --load=/srv/fermi/checkpoints/task-x, of …/task-x/global_step100
 
 Any other text in braces stays unchanged, and so does a placeholder for which a rank has no value. Standard library
 only, Python 3.9 or later.
@@ -17,6 +18,7 @@ VARIABLES = {
     "checkpoint_dir": "FERMI_CHECKPOINT_DIR",
     "output_dir": "FERMI_OUTPUT_DIR",
     "resume_from": "FERMI_RESUME_FROM",
+    "resume_step": "FERMI_RESUME_STEP",
     "rank": "RANK",
     "local_rank": "LOCAL_RANK",
     "node_rank": "NODE_RANK",
@@ -29,7 +31,9 @@ VARIABLES = {
 """The variable of a rank whose value each placeholder stands for."""
 JOINED = {"dist_url": "tcp://{master}:{port}"}
 """Placeholders that stand for several others."""
-_NAMES = "|".join((*VARIABLES, *JOINED))
+PARTS = {"resume_folder": 0, "resume_name": 2}
+"""Placeholders that stand for a part of `resume_from`: its folder, and its name there."""
+_NAMES = "|".join((*VARIABLES, *JOINED, *PARTS))
 _TOKEN = re.compile(rf"\{{\{{({_NAMES})\}}\}}|\{{({_NAMES})\}}")
 OWN_PREFIX = "FERMI_"
 """The prefix of the platform's own variables, which may have braces and are left unchanged."""
@@ -45,6 +49,9 @@ def fill_text(text: str, env: Mapping[str, str]) -> str:
         if name in JOINED:
             joined = fill_text(JOINED[name], env)
             return match[0] if "{" in joined else joined
+        if name in PARTS:
+            path = env.get(VARIABLES["resume_from"])
+            return match[0] if path is None else path.rstrip("/").rpartition("/")[PARTS[name]]
         return env.get(VARIABLES[name], match[0])
 
     return _TOKEN.sub(value, text) if "{" in text else text
