@@ -38,7 +38,7 @@ from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.core.parameters import store_parameters
 from apps.training.models import Checkpoint, CheckpointSource, Event, LogCursor, MetricPoint, Task, TaskMedia
 from apps.training.states import TaskKind
-from fermi.diagnosis import Finding, Level, loss_anomalies
+from fermi.diagnosis import Finding, Level, loss_anomalies, prompts
 from fermi.jobs.spec import RankProgress
 from fermi.metrics import json_lines, points
 from fermi.metrics.parameters import ParameterValue
@@ -255,7 +255,7 @@ class LogReader:
                     raise _ConcurrentReadError
             if parsed.progress:
                 Task.objects.filter(pk=self._task_id, attempt=self._attempt).update(progress=parsed.progress)
-            self._note(parsed.losses)
+            self._note([*parsed.losses, *parsed.prompts])
             if self._rehearses:
                 wakeups.enqueue_task(self._task_id)
             if parsed.points or parsed.newest:
@@ -297,7 +297,7 @@ class LogReader:
                 MetricPoint.objects.filter(pk__in=empty[at : at + 500]).delete()
 
     def _note(self, found: Iterable[Finding | loss_anomalies.Resolved]) -> None:
-        """Record loss findings; a certain one may end the attempt, so it wakes the reconciler."""
+        """Record findings of losses and questions; a certain one may end the attempt, so it wakes the reconciler."""
         for one in found:
             if isinstance(one, loss_anomalies.Resolved):
                 findings.resolve_findings(self._task_id, self._attempt, one.code, one.key)
@@ -315,8 +315,9 @@ class _LogTail:
     key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
     where no step was printed; `steps` and `total`, what the ranks' probes reported last; `logged`, step and epoch of
     the Trainer's newest line; `losses`, the state of `fermi.diagnosis.loss_anomalies`; `sources`, that of
-    `fermi.metrics.sources`; `media`, by kind and name: how many, and the
-    step of the row that goes when the next one comes; `begun`, the beginning of a line that frames follow, as base64.
+    `fermi.metrics.sources`; `media`, by kind and name: how many, and the step of the row that goes when the next one
+    comes; `asked`, the last question that `input()` was called with; `begun`, the beginning of a line that frames
+    follow, as base64.
     """
 
     def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
@@ -403,6 +404,7 @@ class _ParsedRows:
         self.media: dict[tuple[str, str, int], TaskMedia] = {}
         self.replaced_media: list[tuple[str, str, int]] = []
         self.losses: list[Finding | loss_anomalies.Resolved] = []
+        self.prompts: list[Finding | loss_anomalies.Resolved] = []
 
     def add(self, tail: _LogTail, text: bytes, records: Iterable[bytes] = ()) -> bool:
         """Parse the records and lines; return True if there is something to store."""
@@ -428,7 +430,9 @@ class _ParsedRows:
             self.parameters.append((tail.rank, record.source, record.parameters))
         if record.media:
             self._add_media(tail, record, record.media)
-        return bool(point or record.checkpoint or record.parameters or record.media)
+        if record.prompt:
+            self._add_prompt(tail, record.prompt, self._at(record.time))
+        return bool(point or record.checkpoint or record.parameters or record.media or record.prompt)
 
     def _add_media(self, tail: _LogTail, record: Record, found: Media) -> None:
         """Keep a file's row. Of the same name the first ones are kept, later every second, third, …, and always the
@@ -446,6 +450,15 @@ class _ParsedRows:
             **self._of, rank=tail.rank, kind=found.kind, name=found.name, step=step, path=found.path,
             source=record.source, at=self._at(record.time),
         )  # fmt: skip
+
+    def _add_prompt(self, tail: _LogTail, prompt: Mapping[str, Any], at: datetime) -> None:
+        """Add what follows from a question of the script, or from its end."""
+        if prompt.get("kind") == prompts.ANSWERED:
+            self.prompts += [loss_anomalies.Resolved(code, str(tail.rank)) for code in prompts.CODES]
+        elif one := prompts.build_prompt_finding(prompt, tail.rank, at.timestamp(), tail.state.get("asked", "")):
+            self.prompts.append(one)
+            if prompt["kind"] == "input":
+                tail.state["asked"] = prompt["text"]
 
     def _add_point(self, tail: _LogTail, point: Point) -> None:
         step = point.step if point.step is not None else self._step_of(tail, point)

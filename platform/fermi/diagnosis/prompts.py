@@ -23,15 +23,16 @@ CODES = (ASKED, *(code for code, _pattern in KINDS))
 ANSWERED = "answered"
 
 
-def build_prompt_finding(prompt: Mapping[str, Any], rank: int, since: float | None) -> Finding | None:
-    """Return the finding about a record's `prompt`; None if it is malformed, or says that the output goes on."""
+def build_prompt_finding(prompt: Mapping[str, Any], rank: int, since: float | None, asked: str = "") -> Finding | None:
+    """Return the finding about a record's `prompt`; None if it is malformed, or says that the output goes on. `asked`:
+    the last question with which the rank has called `input()`."""
     text, kind = prompt.get("text"), prompt.get("kind")
     if not isinstance(text, str) or kind not in ("input", "output"):
         return None
     code = next((code for code, pattern in KINDS if pattern.search(text)), ASKED)
     return Finding(
         code,
-        Level.WARN if kind == "input" else Level.INFO,
+        Level.WARN if kind == "output" and asked.strip() == text.strip() else Level.INFO,
         {"rank": rank},
         [Where(rank)],
         since,

@@ -9,7 +9,7 @@ import pytest
 
 from apps.training.logs import ingest
 from apps.training.logs.ingest import LogReader
-from apps.training.models import Checkpoint, LogCursor, MetricPoint, Task
+from apps.training.models import Checkpoint, Finding, LogCursor, MetricPoint, Task
 from fermi.runner.record_frames import format_frame
 from tests.apps.attempts import begin_attempt, write
 
@@ -183,3 +183,22 @@ def test_the_next_attempt_decides_anew(task: Task) -> None:
     LogReader(task, 2).read()
     task.refresh_from_db()
     assert task.progress == {"step": 5, "loss": 2}
+
+
+def test_a_question_of_the_script_is_a_finding_until_its_output_goes_on(task: Task) -> None:
+    def ask(**prompt: str) -> None:
+        write(task, format_frame(json.dumps({"source": "runner", "prompt": prompt}).encode(), own_line=True))
+        LogReader(task, 1).read()
+
+    ask(kind="input", text="Password: ")
+    [found] = Finding.objects.all()
+    assert (found.code, found.level, found.key, found.until) == ("SCRIPT_ASKED_PASSWORD", "info", "0", None)
+    assert found.evidence[0]["lines"] == ["Password:"]
+    ask(kind="output", text="Password:")
+    found.refresh_from_db()
+    assert found.level == "warn"
+    ask(kind="answered", text="Password:")
+    found.refresh_from_db()
+    assert found.until is not None
+    ask(kind="nonsense", text="x")
+    assert Finding.objects.count() == 1

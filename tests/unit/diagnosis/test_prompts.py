@@ -23,7 +23,7 @@ from fermi.diagnosis import Level, prompts
 def test_each_kind_of_question_has_its_own_advice(text: str, code: str) -> None:
     found = prompts.build_prompt_finding({"kind": "input", "text": text}, 3, 12.0)
     assert found
-    assert (found.code, found.level, found.where[0].rank, found.since) == (code, Level.WARN, 3, 12.0)
+    assert (found.code, found.level, found.where[0].rank, found.since) == (code, Level.INFO, 3, 12.0)
     assert found.evidence[0].lines == [text.strip() or "input()"]
     for language in ("en", "zh"):
         assert all(messages.render_text(found.code, language, **found.params))
@@ -35,7 +35,9 @@ def test_a_malformed_prompt_is_no_finding(prompt: dict[str, Any]) -> None:
     assert prompts.build_prompt_finding(prompt, 0, None) is None
 
 
-def test_a_question_in_the_output_alone_is_a_remark() -> None:
-    found = prompts.build_prompt_finding({"kind": "output", "text": "Password:"}, 0, None)
-    assert found
-    assert found.level is Level.INFO
+def test_two_proofs_of_one_question_are_a_warning() -> None:
+    waits = {"kind": "output", "text": "continue? [y/n]"}
+    for asked, level in (("", Level.INFO), ("other? ", Level.INFO), ("continue? [y/n] ", Level.WARN)):
+        found = prompts.build_prompt_finding(waits, 0, None, asked)
+        assert found
+        assert found.level is level
