@@ -14,6 +14,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from apps.clusters.models import Cluster
 from apps.code import fetch as code_fetch
 from apps.code import from_environment, git, store, uploads
 from apps.code.errors import FetchError
@@ -556,3 +557,25 @@ def test_incomplete_snapshots_per_user_are_limited(owner: Api, colleague: Api, m
     assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(second)}", second).error == "SNAPSHOTS_UNFINISHED"
     assert raw(owner, f"/code/snapshots/{snapshot.compute_snapshot_id(first)}", first).status == 200  # the same again
     assert raw(colleague, f"/code/snapshots/{snapshot.compute_snapshot_id(second)}", second).status == 200
+
+
+def test_the_preview_shows_the_words_of_rank_0_and_offers_missing_arguments(owner: Api, environments: Any) -> None:
+    script = b"p.add_argument('--local_rank', type=int)\n"
+    key = upload_snapshot(owner, {"train.py": script})
+    entrypoint = {"script": "train.py", "args": ["--r={rank}/{world_size}", "--url={dist_url}", "{{rank}}"]}
+    asked = task(code={"snapshot": key}, entrypoint=entrypoint, env={"LOG": "{rank}.log"})
+    shown = owner.post("/training-tasks/preview", asked).data
+    assert shown["missingArguments"] == ["--local_rank={local_rank}"]
+    url = f"tcp://{shown['ranks'][0]['env']['MASTER_ADDR']}:{shown['ranks'][0]['env']['MASTER_PORT']}"
+    assert shown["command"][-3:] == [f"--r=0/{shown['worldSize']}", f"--url={url}", "{rank}"]
+    assert shown["ranks"][-1]["env"]["LOG"] == f"{shown['worldSize'] - 1}.log"
+    asked["entrypoint"] = {**entrypoint, "args": ["--local_rank={local_rank}"]}
+    assert owner.post("/training-tasks/preview", asked).data["missingArguments"] == []
+
+
+def test_a_cluster_without_a_way_out_keeps_libraries_offline(owner: Api, environments: Any) -> None:
+    key = upload_snapshot(owner, TREE)
+    Cluster.objects.update(connection={"offline": True})
+    shown = owner.post("/training-tasks/preview", task(code={"snapshot": key}, env={"HF_HUB_OFFLINE": "0"})).data
+    env = shown["ranks"][0]["env"]
+    assert (env["HF_HUB_OFFLINE"], env["TRANSFORMERS_OFFLINE"]) == ("0", "1")

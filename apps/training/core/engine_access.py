@@ -79,6 +79,11 @@ def build_cause(cluster: Cluster, code: str, params: Mapping[str, Any] | None = 
     return replace(find_declared_cause(cluster, code) or Cause(""), code=code, params=params or {})
 
 
+OFFLINE_VARIABLES = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+"""Read by huggingface_hub (https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables), by
+older releases of transformers, and by datasets."""
+
+
 def build_attempt_job(task: Task, spec: JobSpec, attempt: Attempt, remaining: timedelta | None) -> JobSpec:
     """Return the job of an attempt, as the cluster sees it. `spec`: the task's job with the run location of each node;
     `remaining`: how long the task may still hold its environments."""
@@ -88,7 +93,7 @@ def build_attempt_job(task: Task, spec: JobSpec, attempt: Attempt, remaining: ti
     )  # fmt: skip
     max_run = None if remaining is None else remaining.total_seconds()
     env = {**job.env, **trace_context.build_trace_variables(task, attempt.number, {**job.env, **job.secret_env})}
-    return map_paths_to_cluster(task.cluster, replace(job, max_run=max_run, env=env))
+    return fit_job_to_cluster(task.cluster, replace(job, max_run=max_run, env=env))
 
 
 def _find_resume_step(task: Task, path: str) -> int | None:
@@ -101,11 +106,14 @@ def _find_resume_step(task: Task, path: str) -> int | None:
     return step if step is not None else int(numbers[-1]) if numbers else 0
 
 
-def map_paths_to_cluster(cluster: Cluster, job: JobSpec) -> JobSpec:
-    """Return the job with its paths as the cluster mounts them; plans are made from this job."""
+def fit_job_to_cluster(cluster: Cluster, job: JobSpec) -> JobSpec:
+    """Return the job with its paths as the cluster mounts them, and without a way out if it has none (`offline` of its
+    connection): then libraries use what they have cached at once, instead of after minutes of attempts to connect.
+    Variables of the job take precedence. Plans are made from this job."""
     code = job.code and replace(job.code, folder=paths.to_cluster_path(cluster, job.code.folder))
     return replace(
         job,
+        env={**OFFLINE_VARIABLES, **job.env} if cluster.connection.get("offline") else job.env,
         code=code,
         train_data=paths.to_cluster_path(cluster, job.train_data),
         valid_data=paths.to_cluster_path(cluster, job.valid_data),

@@ -9,7 +9,7 @@ from apps.accounts.models import User
 from apps.common.clock import now
 from apps.common.errors import limit_problems
 from apps.scheduling import pricing
-from apps.training.core.engine_access import get_backend, map_paths_to_cluster
+from apps.training.core.engine_access import fit_job_to_cluster, get_backend
 from apps.training.queue import load
 from apps.training.services import environment_choice, scaling
 from apps.training.services.build import TaskDraft, build_draft
@@ -111,7 +111,7 @@ def render_draft(draft: TaskDraft) -> tuple[Plan, Rendered] | None:
         job = _drop_values(job, {problem.field for problem in broken})
         if framework.problems(job):
             return None
-    job = map_paths_to_cluster(cluster, job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from))
+    job = fit_job_to_cluster(cluster, job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from))
     plan = plugins.get_framework(job.framework).plan(job)
     return plan, get_backend(cluster).render(job, plan)
 

@@ -7,7 +7,7 @@ from django.conf import settings
 from apps.accounts.models import User
 from apps.common.errors import ProblemsError
 from apps.training.core import checkpoint_choice, redaction
-from apps.training.core.engine_access import get_backend, map_paths_to_cluster
+from apps.training.core.engine_access import fit_job_to_cluster, get_backend
 from apps.training.models import Task
 from fermi import export
 from fermi.jobs import credentials
@@ -25,7 +25,7 @@ def build_script_archive(
     job = spec.for_attempt(
         max(task.attempt, 1), master_port=port, resume_from=checkpoint_choice.choose_resume_path(task)[0]
     )
-    job = replace(map_paths_to_cluster(task.cluster, job), project=str(task.project_id), project_name=task.project.name)
+    job = replace(fit_job_to_cluster(task.cluster, job), project=str(task.project_id), project_name=task.project.name)
     if get_backend(task.cluster).is_local:  # whatever address an environment is said to have, it is this machine
         job = replace(job, nodes=tuple(replace(node, ip="127.0.0.1") for node in job.nodes))
     job = replace(

@@ -13,6 +13,7 @@ CONNECTION = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
+        "offline": {"type": "boolean"},
         "data": {
             "type": "object",
             "additionalProperties": False,

@@ -42,6 +42,7 @@ CONNECTION = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
+        "offline": {"type": "boolean"},
         "kubeconfig": {**_TEXT, "description": "path of a file on the platform's hosts"},
         "context": _TEXT,
         "in_cluster": {"type": "boolean", "description": "the service account of the platform's own pods"},

@@ -19,6 +19,7 @@ CONNECTION = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
+        "offline": {"type": "boolean"},
         "python": _PATH,
         "workspace": _PATH,
         "script_roots": {"type": "array", "items": _PATH},

@@ -36,6 +36,7 @@ CONNECTION = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
+        "offline": {"type": "boolean"},
         "url": {"type": "string", "pattern": r"^(https?://[^/\s]+|unix:/\S+)$", "description": "slurmrestd"},
         "user": {**_TEXT, "description": "whose jobs they are"},
         "token_file": {**_PATH, "description": "a file with a JWT on the platform's hosts"},
