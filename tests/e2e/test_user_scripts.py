@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.platform_process import ROOT, WARM, Running
+from tests.polling import until
 
 pytestmark = pytest.mark.e2e
 
@@ -145,6 +146,10 @@ CASES: dict[str, Case] = {
     "folder-in-args": Case(f"{TWO_NODES} --max-restarts 0 --script env.py -- '--out={{checkpoint_dir}}'",
                            got_its_folder),
     "jax-no-arguments": Case(f"--framework jax {TWO_NODES} --max-restarts 0 --script hello.py", joined),
+    "launch-command": Case(
+        f"{TWO_NODES} --max-restarts 0 -- MINE=1 python -m torch.distributed.launch --nproc_per_node 2 --master_port 1"
+        " 'train it.py' --dist-url tcp://127.0.0.1:1 --text '你 \"好\"'", printed('launched 你 "好" 1', 4),
+    ),
     "lightning-devices": Case(
         "--env env-001 --env env-003 --max-restarts 0 --script main.py -- fit --trainer.accelerator=cpu "
         "--trainer.strategy=ddp --trainer.devices=auto --trainer.num_nodes=2 --trainer.max_epochs=3",
@@ -208,6 +213,20 @@ def test_a_users_script_runs_or_the_difference_is_explained(platform: Running, n
     if case.waits:
         pytest.skip(f"not there yet: {case.waits}")
     case.holds(ended(platform, submit(platform, name, case.words)))
+
+
+def test_a_question_that_nobody_answers_is_named_while_the_script_waits(platform: Running) -> None:
+    done = submit(platform, "asks", f"{ONE_RANK} --max-restarts 0 --script train.py")
+    task_id = json.loads(done.stdout)["taskId"]
+
+    def list_codes() -> dict[str, str]:
+        found = platform.get(f"/training-tasks/{task_id}/diagnosis")["findings"]
+        return {one["code"]: one["level"] for one in found}
+
+    until(lambda: "SCRIPT_ASKED_PASSWORD" in list_codes(), seconds=120)
+    assert list_codes() | {"SCRIPT_ASKED": "info", "SCRIPT_ASKED_PASSWORD": "info"} == list_codes()
+    platform.api.post(f"/training-tasks/{task_id}/stop").raise_for_status()
+    assert platform.until_final(task_id, seconds=60)["status"] == "stopped"
 
 
 def test_a_second_task_on_the_same_hard_coded_port_names_the_first(platform: Running) -> None:
