@@ -1061,6 +1061,7 @@ export const en: Translation = {
     script: "Training script",
     scriptHint:
       "A Python file, or -m and a module, such as -m pkg.train. A relative path is resolved in the task's code, otherwise in the working directory of the master environment. Empty: the model's own recipe. With your own script, dataset and model are optional.",
+    addArgument: "Add {{argument}}",
     launchCommand: "Paste a launch command",
     launchCommandHint:
       "As in a README or your shell history: torchrun, accelerate launch, deepspeed, mpirun, srun, python, bash. It fills in the fields below.",

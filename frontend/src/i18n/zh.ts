@@ -1018,6 +1018,7 @@ export const zh = {
     script: "训练脚本",
     scriptHint:
       "Python 文件，或 -m 加模块名，例如 -m pkg.train。相对路径从任务携带的代码、否则从主节点环境的工作目录找起。留空则使用模型自带的训练方法；有脚本时可以不选数据集和模型。",
+    addArgument: "添加 {{argument}}",
     launchCommand: "粘贴启动命令",
     launchCommandHint:
       "可来自 README 或终端历史：torchrun、accelerate launch、deepspeed、mpirun、srun、python、bash。将填入下面的字段。",

@@ -16,7 +16,11 @@ const Script = lazy(() => withPageTexts(import("./script-fields")));
 
 const NONE = { datasetId: "", datasetVersionId: "", modelId: "" };
 
-export function Basics({ draft, problems, onChange }: SectionProps) {
+interface BasicsProps extends SectionProps {
+  missingArguments: string[] | undefined;
+}
+
+export function Basics({ draft, problems, onChange, missingArguments }: BasicsProps) {
   const { t } = useTranslation();
   const datasets = useQuery(datasetsQuery).data ?? [];
   const models = useQuery(modelsQuery).data ?? [];
@@ -60,7 +64,7 @@ export function Basics({ draft, problems, onChange }: SectionProps) {
         />
         {usesOwnScript(draft) && (
           <Suspense fallback={<Loading />}>
-            <Script draft={draft} problems={problems} onChange={onChange} />
+            <Script draft={draft} problems={problems} onChange={onChange} missingArguments={missingArguments} />
           </Suspense>
         )}
         <Field label={label(t("create.dataset"))} error={getProblemText(problems, "datasetId")}>

@@ -164,7 +164,7 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
               </Suspense>
             )}
           />
-          <Basics {...section} />
+          <Basics {...section} missingArguments={preview.data?.missingArguments} />
           {createsEnvironments(draft) ? (
             <Suspense fallback={<Loading />}>
               <NewEnvironments {...section} />

@@ -1,4 +1,4 @@
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { expect, test } from "vitest";
@@ -70,4 +70,20 @@ test("what is no command says why", async () => {
   platformHandlers.use(http.post(apiUrl("/training-tasks/launch-command"), () => refused));
   await paste("pip install x");
   expect(await screen.findByText(/该文本不会启动训练/)).toBeTruthy();
+});
+
+test("an argument that the script declares is added by one click", async () => {
+  const none = { ranks: [], files: [], artifacts: [], command: [], problems: [], inUse: [], summary: null };
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/preview"), async ({ request }) => {
+      const body = (await request.json()) as { entrypoint?: { args: string[] } };
+      const missing = body.entrypoint?.args.length ? [] : ["--local_rank={local_rank}"];
+      return respondWith({ ...none, warnings: [], proposal: null, missingArguments: missing });
+    }),
+  );
+  renderAt("/training/create");
+  await userEvent.click(await screen.findByRole("radio", { name: /脚本/ }));
+  await userEvent.click(await screen.findByRole("button", { name: "添加 --local_rank={local_rank}" }));
+  expect(screen.getByLabelText<HTMLTextAreaElement>("脚本参数").value).toBe("--local_rank={local_rank}");
+  await waitFor(() => expect(screen.queryByRole("button", { name: /^添加 --local_rank/ })).toBeNull());
 });

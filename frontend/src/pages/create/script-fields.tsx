@@ -1,12 +1,20 @@
+import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
+import { parseLines } from "@/lib/parse-input";
+import { Button } from "@/ui/button";
 import CodeFields from "./code-source";
 import { LaunchCommandField } from "./launch-command-field";
 import { getProblemText } from "./problems";
 import type { SectionProps } from "./section-props";
 import { MonospaceInput, MonospaceTextarea } from "./monospace-inputs";
 
+interface ScriptFieldsProps extends SectionProps {
+  /** Arguments that the script declares for its process's place and is not given. */
+  missingArguments: string[] | undefined;
+}
+
 /** The user's own script: its code, and how it is started. */
-export default function ScriptFields(section: SectionProps) {
+export default function ScriptFields({ missingArguments, ...section }: ScriptFieldsProps) {
   const { t } = useTranslation();
   const { draft, problems, onChange } = section;
   return (
@@ -30,6 +38,16 @@ export default function ScriptFields(section: SectionProps) {
         label={t("create.args")}
         hint={t("create.argsHint")}
       />
+      {missingArguments?.map((argument) => (
+        <Button
+          key={argument}
+          size="sm"
+          onClick={() => onChange({ args: [...parseLines(draft.args), argument].join("\n") })}
+        >
+          <Plus aria-hidden />
+          {t("create.addArgument", { argument })}
+        </Button>
+      ))}
     </>
   );
 }
