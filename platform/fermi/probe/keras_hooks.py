@@ -14,24 +14,29 @@ if TYPE_CHECKING:
 
 def callbacks(pulse: ProgressWriter, module: ModuleType) -> None:
     """Record the logs of batches and epochs at the number of batches trained so far. `CallbackList` reads all values
-    for its callbacks anyway (keras/src/callbacks/callback_list.py)."""
+    for its callbacks anyway, perhaps in a thread of its own, and so does this (`_on_train_batch_end` in
+    keras/src/callbacks/callback_list.py)."""
     recorder = CallRecorder("keras", pulse)
-    done = 0
-    batch_before = -1
+    done = before = 0  # batches, of all epochs and of the epochs before this one
 
     def on_epoch_begin(own: Any, epoch: int, *_: Any, **__: Any) -> None:
-        nonlocal batch_before
-        batch_before = -1
+        nonlocal before
+        before = done
 
-    def on_train_batch_end(own: Any, batch: int, logs: Any = None) -> Noted:
-        nonlocal done, batch_before
-        done += int(batch) - batch_before
-        batch_before = int(batch)
-        return recorder.record_values(logs or {}, done)
+    def on_train_batch_end(own: Any, batch: int, *_: Any, **__: Any) -> None:
+        nonlocal done
+        done = before + int(batch) + 1
+
+    def process_batch_end(own: Any, batch: int, logs: Any = None) -> Noted:
+        return recorder.record_values(logs or {}, before + int(batch) + 1)
 
     def on_epoch_end(own: Any, epoch: int, logs: Any = None) -> Noted:
         return recorder.record_values({"epoch": int(epoch) + 1, **(logs or {})}, done)
 
+    has_threads = hasattr(module.CallbackList, "_on_train_batch_end")
     observe_calls(module.CallbackList, "on_epoch_begin", on_epoch_begin)
     observe_calls(module.CallbackList, "on_train_batch_end", on_train_batch_end)
+    observe_calls(
+        module.CallbackList, "_on_train_batch_end" if has_threads else "on_train_batch_end", process_batch_end
+    )
     observe_calls(module.CallbackList, "on_epoch_end", on_epoch_end)
