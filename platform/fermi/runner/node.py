@@ -52,7 +52,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fermi.runner import causes, drill, first_failure, kernel, leftover_ranks, placeholders, ports, processes, ras
+from fermi.runner import (
+    caches,
+    causes,
+    drill,
+    first_failure,
+    kernel,
+    leftover_ranks,
+    placeholders,
+    ports,
+    processes,
+    ras,
+)
 from fermi.runner.activity import MAX_IDLE_SECONDS, STRICT_IDLE_CPU_SHARE, ActivityTracker
 from fermi.runner.bounds import Bounds
 from fermi.runner.disk_usage import DiskMonitor
@@ -308,6 +319,7 @@ class Node:
             return
         number, watch = rank["rank"], self.watch
         env = {**env, **self.spec["env"], **rank["env"]}
+        env |= caches.build_cache_env(env)
         files = watch.give(number) if watch else None
         pid = start_rank(
             number, [placeholders.fill_text(word, env) for word in self.spec["command"]],

@@ -25,6 +25,7 @@ from fermi.jobs.spec import (
     has_unknown_values,
     resolve,
 )
+from fermi.runner.caches import CACHE_VARIABLE
 
 TERMINATION_LOG = "/dev/termination-log"  # Kubernetes' default
 KILL_MARGIN_SECONDS = 5
@@ -84,6 +85,8 @@ class _GangRenderer:
             volumes.JOB_VOLUME, job.name, paths, self._modules, self.modules
         )
         self._secrets = [self._secret(name) for name in job.secret_env]
+        cache = volumes.find_cache_folder(job, connection)
+        self._caches = {CACHE_VARIABLE: cache} if cache else {}
         self._env: dict[tuple[str, Value], dict[str, Any]] = {}
         self._class = (self.connection.get("priority_classes") or {}).get(job.priority)
         self._longest = (
@@ -354,6 +357,7 @@ class _GangRenderer:
         object: making them takes most of the time of rendering."""
         ours = {
             "HOME": RUN_DIR, "USER": "fermi", "PYTHONUNBUFFERED": "1",
+            **self._caches,
             **{name: value for name, value in plan.env.items() if name not in self.job.secret_env},
             "PYTHONPATH": ":".join(filter(None, [JOB_DIR, str(plan.env.get("PYTHONPATH", ""))])),
             "FERMI_RANKS": json.dumps([_build_rank(process) for process in plan.processes]),

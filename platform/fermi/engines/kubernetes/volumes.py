@@ -19,13 +19,21 @@ from posixpath import normpath
 from typing import Any
 
 from fermi.jobs.spec import JobSpec, Node
-from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, FILES_FOLDER, OUTPUTS_FOLDER, TREES_FOLDER, find_task_folder
+from fermi.jobs.user_paths import (
+    CHECKPOINTS_FOLDER,
+    FILES_FOLDER,
+    HOMES_FOLDER,
+    OUTPUTS_FOLDER,
+    TREES_FOLDER,
+    find_task_folder,
+)
 
 log = logging.getLogger(__name__)
 
 JOB_DIR, RUN_DIR = "/fermi/job", "/fermi/run"
 """Mount paths: the ConfigMap, read-only; and an empty folder of the pod's own, into which the runner copies the plan's
 files."""
+CACHE_FOLDER = ".cache"  # in the HOME of a project
 JOB_VOLUME, RUN_VOLUME, SHM_VOLUME, DATA_VOLUME = "fermi-job", "fermi-run", "shm", "fermi-data"
 SHARED_FOLDERS = ("datasets", "workspace")
 """Folders of the data directory that every member may use (see `apps.catalog.sources`)."""
@@ -69,6 +77,8 @@ def build_data_mounts(job: JobSpec, connection: Mapping[str, Any]) -> Volumes:
         wanted[written] = False
     if job.code:
         wanted[TREES_FOLDER, job.task_id] = False
+    if job.project:
+        wanted[HOMES_FOLDER, job.project, CACHE_FOLDER] = False
     mounts: Volumes = []
     for parts, read_only in sorted(wanted.items()):
         if any(parts[:length] in wanted for length in range(1, len(parts))):
@@ -77,6 +87,14 @@ def build_data_mounts(job: JobSpec, connection: Mapping[str, Any]) -> Volumes:
         mount = {"name": DATA_VOLUME, "mountPath": f"{top.rstrip('/')}/{path}", "subPath": path}
         mounts.append(mount | ({"readOnly": True} if read_only else {}))
     return mounts
+
+
+def find_cache_folder(job: JobSpec, connection: Mapping[str, Any]) -> str:
+    """Return the folder of the job's project in which libraries keep what they download and compile; empty without a
+    data volume, or a project."""
+    if not connection.get("data") or not job.project:
+        return ""
+    return f"{get_data_root(connection).rstrip('/')}/{HOMES_FOLDER}/{job.project}/{CACHE_FOLDER}"
 
 
 def _iterate_needed(job: JobSpec, top: str) -> Iterator[tuple[str, ...]]:

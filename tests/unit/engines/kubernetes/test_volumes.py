@@ -135,3 +135,10 @@ def test_the_folder_that_a_pod_writes_to_belongs_to_its_user(tmp_path: Path, bac
         assert (folder.st_uid, folder.st_gid, folder.st_mode & 0o777) == (1, 1, 0o770)
     else:
         assert folder.st_mode & 0o777 == 0o777
+
+
+def test_a_project_keeps_caches_of_libraries_in_the_volume() -> None:
+    assert seen(replace(JOB, project="nlp"))["/data/homes/nlp/.cache"] == "rw"
+    assert volumes.find_cache_folder(replace(JOB, project="nlp"), CONNECTION) == "/data/homes/nlp/.cache"
+    assert volumes.find_cache_folder(JOB, CONNECTION) == "", "of no project"
+    assert volumes.find_cache_folder(replace(JOB, project="nlp"), {}) == "", "without a volume"
