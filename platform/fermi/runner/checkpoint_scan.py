@@ -53,9 +53,14 @@ class CheckpointScan:
         self._seen: dict[str, tuple[tuple[int, int, int], int]] = {}  # by path: its mark, in how many scans
         self._is_first = True
 
-    def find_new(self, listing: Listing, *, last: bool = False) -> list[dict[str, Any]]:
+    @property
+    def is_unsettled(self) -> bool:
+        """Return True if the last scan saw a candidate for the first time that may be complete at the next one."""
+        return any(times == 1 for _, times in self._seen.values())
+
+    def find_new(self, listing: Listing, *, last: bool = False, again: bool = False) -> list[dict[str, Any]]:
         """Return the records of checkpoints that were completed since the scan before. `last`: no process is left that
-        writes to them."""
+        writes to them; `again`: so soon after the scan before that it says nothing of folders without marks."""
         found: list[dict[str, Any]] = []
         seen: dict[str, tuple[tuple[int, int, int], int]] = {}
         for one in find_candidates(listing):
@@ -64,7 +69,7 @@ class CheckpointScan:
             if self._reported.get(one.path) == one.mark or len(seen) >= MAX_KNOWN:
                 continue
             mark, times = self._seen.get(one.path, (one.mark, 0))
-            times = times + 1 if mark == one.mark else 1
+            times = 1 if mark != one.mark else times if again and one.layout == "folder" else times + 1
             seen[one.path] = one.mark, times
             needed = FOLDER_SCANS if one.layout == "folder" else 2
             if (last or times >= needed) and len(found) < MAX_REPORTS and (record := self._judge(one, listing)):

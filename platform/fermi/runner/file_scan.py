@@ -25,16 +25,20 @@ PERIOD_SECONDS = 2.0
 REST_FACTOR = 20
 """After a scan that took long the next one is so many times as long away."""
 MAX_PERIOD_SECONDS = 60.0
+SETTLE_SECONDS = 0.25
+"""After a scan that has seen something new: scripts that save every second would never have left it for a whole
+period."""
 FINISH_SECONDS = 5.0
 MAX_WAITING = 2000
 """Records that have not been fetched yet; while there are more, files are not read on."""
 
 
 class FileScan:
-    """The thread. `began_at`: when the ranks were started, in unix seconds."""
+    """The thread. `cwd`: the folder that ranks start in, unless other tasks' ranks do, too; `began_at`: when the ranks
+    were started, in unix seconds."""
 
-    def __init__(self, cwd: str, env: Mapping[str, str], began_at: float) -> None:
-        roots = [env.get("FERMI_CHECKPOINT_DIR", ""), env.get("FERMI_OUTPUT_DIR", ""), cwd]
+    def __init__(self, cwd: str | None, env: Mapping[str, str], began_at: float) -> None:
+        roots = [env.get("FERMI_CHECKPOINT_DIR", ""), env.get("FERMI_OUTPUT_DIR", ""), cwd or ""]
         self.walk = FolderWalk(roots, list_skipped_paths(env))
         self.checkpoints, self.metrics = CheckpointScan(self.walk, began_at), MetricScan(self.walk, began_at)
         self._records: deque[dict[str, Any]] = deque()
@@ -46,7 +50,8 @@ class FileScan:
         """Return the scan of a node, if it has rank 0 and its ranks are watched; else None."""
         if not spec.get("pulse") or not any(rank["rank"] == 0 for rank in spec["ranks"]):
             return None
-        return cls(spec["cwd"], spec["env"], began_at)
+        own = "code" in spec or spec.get("own_cwd")
+        return cls(spec["cwd"] if own else None, spec["env"], began_at)
 
     def start(self) -> None:
         """Start to look. Call it once the ranks run: they are forked from this process."""
@@ -73,19 +78,22 @@ class FileScan:
             self._thread.join(FINISH_SECONDS)
         return self.pop_records()
 
-    def scan(self, *, last: bool = False) -> None:
-        """Look once. Raises nothing that the files could cause."""
+    def scan(self, *, last: bool = False, again: bool = False) -> None:
+        """Look once. `again`: shortly after the scan before."""
         if len(self._records) >= MAX_WAITING and not last:
             return
         listing = self.walk.list_all()
         self._records.extend(self.metrics.read_new(listing))
-        self._records.extend(self.checkpoints.find_new(listing, last=last))
+        self._records.extend(self.checkpoints.find_new(listing, last=last, again=again))
 
     def _run(self) -> None:
         while True:
             last, began = self._ending.is_set(), time.monotonic()
             try:
                 self.scan(last=last)
+                if not last and self.checkpoints.is_unsettled:
+                    self._ending.wait(SETTLE_SECONDS)
+                    self.scan(again=True)
             except Exception as error:  # what cannot be read ends no training
                 print(f"fermi: files are not looked at any more: {error!r}", flush=True)
                 return

@@ -27,6 +27,8 @@ entries, and their pulses, every `pulse_seconds`. `hang_seconds`: after so long 
 `fork_server.py`) has imported. A forked rank then runs the script the way `python script.py` or `python -m module`
 does. `venv`: the virtual environment on top of this interpreter that `command` runs with (see `venv.py`).
 
+`own_cwd`: no other task's ranks start in `cwd`, although it is not made from `code`: files in it are these ranks'.
+
 `code`: what `cwd` is made from before the ranks start (see `code_delivery.py`); `doing` of the status has its progress.
 
 `command` and `env` may have placeholders (see `placeholders.py`); `secrets`: variables of `env` that have none.

@@ -47,6 +47,7 @@ def render_node(
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
         "yields": YIELD_OPTIONS,
+        "own_cwd": True,
         "fork": can_fork_ranks(job),
         **job.build_watch_options(),
         **bounds.build_bounds(connection, shared=True),

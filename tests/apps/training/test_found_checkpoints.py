@@ -1,0 +1,247 @@
+"""Restarts, retries and drills of scripts that know nothing of the platform, real processes on this machine: what they
+save is found, and a rule says how they take it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apps.accounts.models import Project, User
+from apps.clusters import selectors
+from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
+from apps.common.clock import now
+from apps.training.core import checkpoint_choice, task_store
+from apps.training.drills import runs
+from apps.training.logs.ingest import LogReader
+from apps.training.models import Checkpoint, CheckpointSource, Drill, Task
+from apps.training.presenters import checkpoint_marks
+from apps.training.reconcile import reconciler
+from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskState
+from fermi.jobs.spec import Entrypoint, JobSpec, ResumeRule
+from tests.platform_process import free_port
+from tests.polling import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SCRIPT = """
+import argparse, json, os, pickle, signal, struct, sys, time, zipfile
+from pathlib import Path
+
+def save_torch(path, **state):  # as torch.save does, without importing torch
+    with zipfile.ZipFile(f"{path}.tmp", "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps({"model": {"a.weight": 0}, **state}, protocol=2))
+    os.rename(f"{path}.tmp", path)
+
+def load_torch(path):
+    with zipfile.ZipFile(path) as archive:
+        return pickle.loads(archive.read("archive/data.pkl"))
+
+def save_safetensors(path):
+    header = json.dumps({"w": {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(1))
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--manner")
+parser.add_argument("--out_dir", type=Path)
+parser.add_argument("--steps", type=int, default=150)
+parser.add_argument("--crash", action="store_true")
+parser.add_argument("--init_from", default="scratch")
+parser.add_argument("--resume_from_checkpoint", type=Path)
+parser.add_argument("--load", type=Path)
+args = parser.parse_args()
+out, rank, manner = args.out_dir, int(os.environ["RANK"]), args.manner
+out.mkdir(parents=True, exist_ok=True)
+
+def save(step):
+    if manner == "nanogpt":
+        save_torch(out / "ckpt.pt", optimizer={}, iter_num=step)
+    elif manner == "trainer":
+        folder = out / f"checkpoint-{step}"
+        folder.mkdir()
+        save_safetensors(folder / "model.safetensors")
+        (folder / "trainer_state.json").write_text(json.dumps({"global_step": step, "log_history": []}))
+        for old in sorted(out.glob("checkpoint-*"), key=lambda one: int(one.name[11:]))[:-2]:
+            for file in old.iterdir():
+                file.unlink()
+            old.rmdir()
+    elif manner == "lightning":
+        save_torch(out / f"epoch=0-step={step}.ckpt", **{"pytorch-lightning_version": "2", "global_step": step})
+    elif manner == "dcp":
+        folder = out / f"step-{step}"
+        folder.mkdir()
+        (folder / "__0_0.distcp").write_bytes(b"data")
+        (folder / ".metadata.tmp").write_bytes(b"metadata")
+        (folder / ".metadata.tmp").rename(folder / ".metadata")
+    elif manner == "deepspeed":
+        folder = out / f"global_step{step}"
+        folder.mkdir()
+        (folder / "mp_rank_00_model_states.pt").write_bytes(b"states")
+        (out / "latest").write_text(folder.name)
+
+def load():
+    if manner == "nanogpt":
+        return load_torch(out / "ckpt.pt")["iter_num"] if args.init_from == "resume" else 0
+    if manner == "deepspeed":
+        return int((args.load / "latest").read_text()[11:]) if args.load else 0
+    path = args.resume_from_checkpoint
+    if path is None:
+        return 0
+    if manner == "trainer":
+        return json.loads((path / "trainer_state.json").read_text())["global_step"]
+    if manner == "lightning":
+        return load_torch(path)["global_step"]
+    assert (path / ".metadata").exists()
+    return int(path.name[5:])
+
+def has_saved():
+    return any(out.glob("*.pt")) or any(out.glob("*/.metadata")) or any(out.glob("*/trainer_state.json")) or any(
+        out.glob("*.ckpt")) or (out / "latest").exists()
+
+done = load()
+if rank == 1 and args.crash and not (out / "crashed").exists():
+    while not has_saved():
+        time.sleep(0.01)
+    (out / "crashed").touch()
+    os.kill(os.getpid(), signal.SIGKILL)
+for step in range(done + 1, args.steps + 1):
+    if rank == 0:
+        print(f"iter {step}: loss {1 / step:.4f}, time 1.00ms", flush=True)
+        if step % 20 == 0:
+            save(step)
+    time.sleep(0.02)
+"""
+
+RULES = {
+    "nanogpt": ResumeRule(("--init_from=resume",)),
+    "trainer": ResumeRule(("--resume_from_checkpoint", "{path}")),
+    "lightning": ResumeRule(("--resume_from_checkpoint={folder}/{name}",)),
+    "dcp": ResumeRule(("--resume_from_checkpoint", "{path}"), {"RESUME_STEP": "{step}"}),
+    "deepspeed": ResumeRule(("--load", "{folder}")),
+}
+LAYOUTS = {
+    "nanogpt": "torch", "trainer": "transformers", "lightning": "lightning", "dcp": "dcp", "deepspeed": "deepspeed"
+}  # fmt: skip
+
+
+@pytest.fixture
+def project(user: User, settings: Any, tmp_path: Path) -> Project:
+    settings.DATA_DIR = tmp_path
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "train.py").write_text(SCRIPT)
+    Cluster.objects.create(name="c", backend="local")
+    AvailabilityZone.objects.create(name="z")
+    return Project.objects.create(name="p")
+
+
+def make(
+    user: User,
+    project: Project,
+    manner: str,
+    *args: str,
+    rule: ResumeRule | None = None,
+    state: TaskState = TaskState.QUEUED,
+    restarts: int = 1,
+) -> Task:
+    """With two ranks on an environment of its own."""
+    cluster, zone = Cluster.objects.get(), AvailabilityZone.objects.get()
+    name = f"{manner}{DevEnvironment.objects.count()}"
+    environment = DevEnvironment.objects.create(
+        id=f"env-{name}", name=f"gn-{name}", project=project, cluster=cluster, zone=zone, gpu_type="A100", gpu_count=2,
+        emulated=True,
+    )  # fmt: skip
+    words = ("--manner", manner, "--out_dir={checkpoint_dir}/out", *args)
+    job = JobSpec(
+        f"task-{name}", "pytorch-ddp", tuple(selectors.build_nodes([environment])), environment.pk,
+        master_port=free_port(), entrypoint=Entrypoint("train.py", words, resume=rule), project=project.pk,
+        checkpoint_dir=str(project_folder(project, name)), max_restarts=restarts, grace_seconds=5.0,
+    )  # fmt: skip
+    over = state in FINAL_STATES
+    task = Task.objects.create(
+        id=job.task_id, project=project, owner=user, cluster=cluster, name=name, framework=job.framework, request={},
+        state=state, state_since=now(), due_at=None if over else now(), created_at=now(),
+        **task_store.build_job_columns(job),
+    )  # fmt: skip
+    task_store.store_nodes(task, job)
+    return task
+
+
+def project_folder(project: Project, name: str) -> Path:
+    from django.conf import settings
+
+    return Path(settings.DATA_DIR) / "checkpoints" / f"task-{name}"
+
+
+def advance() -> bool:
+    """One pass over all tasks that are not over; returns True once all are."""
+    going_on = Task.objects.exclude(state__in=FINAL_STATES)
+    going_on.update(due_at=now())
+    for task in list(going_on):
+        reconciler.reconcile_tasks(task.pk)
+        task.refresh_from_db()
+        if task.state in STATES_WITH_ATTEMPT:
+            LogReader(task, task.attempt).read()
+    return not going_on.exists()
+
+
+def first_step(task: Task, attempt: int) -> int:
+    return min(task.metrics.filter(attempt=attempt, rank=0).values_list("step", flat=True))
+
+
+def test_scripts_that_know_nothing_of_the_platform_go_on_after_a_rank_was_killed(user: User, project: Project) -> None:
+    tasks = {manner: make(user, project, manner, "--crash", rule=rule) for manner, rule in RULES.items()}
+    until(advance, seconds=120, what="all are over")
+    for manner, task in tasks.items():
+        task.refresh_from_db()
+        assert (task.state, task.attempt) == (TaskState.SUCCEEDED, 2), (manner, task.reason, task.reason_params)
+        second = task.attempts.get(number=2)
+        saved = Checkpoint.objects.filter(task=task, attempt=1).order_by("-step").first()
+        newest = Checkpoint.objects.filter(task=task).order_by("-step").first()
+        assert newest is not None
+        assert (newest.step, newest.source, newest.layout) == (140, CheckpointSource.RUNNER, LAYOUTS[manner])
+        assert second.resume_from, manner
+        if saved:  # not overwritten by the second attempt, as ckpt.pt is
+            assert second.resume_from == saved.path
+            assert first_step(task, 2) == saved.step + 1
+        assert first_step(task, 2) > 20
+        assert first_step(task, 2) % 20 == 1
+    row = {"path": newest.path, "step": newest.step, "valLoss": None}
+    assert checkpoint_marks.mark_row(row, checkpoint_marks.find_marks(task))["newest"]
+
+
+def test_a_retry_resumes_from_what_was_found_and_not_from_what_the_script_deleted(user: User, project: Project) -> None:
+    task = make(user, project, "trainer", "--steps", "100", rule=RULES["trainer"])
+    until(advance, seconds=120, what="it is over")
+    path, skipped = checkpoint_choice.choose_resume_path(task)
+    assert (Path(path).name, skipped) == ("checkpoint-100", [])
+    for file in Path(path).iterdir():
+        file.unlink()
+    Path(path).rmdir()
+    assert Path(checkpoint_choice.choose_resume_path(task)[0]).name == "checkpoint-80"
+
+
+def test_drills_say_whether_such_scripts_resume(user: User, project: Project) -> None:
+    asked = {"nanogpt": RULES["nanogpt"], "lightning": RULES["lightning"], "trainer": None}
+    drills = {}
+    for manner, rule in asked.items():
+        task = make(user, project, manner, "--steps", "100000", rule=rule, state=TaskState.STOPPED)
+        drills[manner] = runs.start_drill_of_task(user, task, minutes=2).pk
+    until(advance, seconds=180, what="all are over")
+    codes = {manner: Drill.objects.get(pk=key).report["verdict"]["code"] for manner, key in drills.items()}
+    assert codes == {"nanogpt": "DRILL_RESUMES", "lightning": "DRILL_RESUMES", "trainer": "DRILL_FROM_START"}
+
+
+def test_a_script_that_cannot_resume_is_told_of_with_what_would_be_lost(user: User, project: Project) -> None:
+    tasks = {
+        "nothing": make(user, project, "silent", "--steps", "10", restarts=0),
+        "found": make(user, project, "nanogpt", "--steps", "30", restarts=0),
+        "rule": make(user, project, "nanogpt", "--steps", "30", rule=RULES["nanogpt"], restarts=0),
+        "placeholder": make(user, project, "silent", "--steps", "10", "--init_from={resume_from}", restarts=0),
+    }
+    until(advance, seconds=120, what="all are over")
+    Task.objects.all().update(state=TaskState.FAILED)
+    points = {name: checkpoint_choice.find_resume_point(Task.objects.get(pk=one.pk)) for name, one in tasks.items()}
+    told = {name: (point.knows_how, point.step) for name, point in points.items() if point}
+    assert told == {"nothing": (False, None), "found": (False, 20), "rule": (True, 20), "placeholder": (True, None)}
+    assert points["found"]
+    assert points["found"].seconds
+    assert points["found"].seconds > 0
