@@ -75,6 +75,7 @@ export function metric(id: number, step: number, loss: number, over: Partial<Met
     step,
     at: new Date(step * 1000).toISOString(),
     values: { loss },
+    source: "json",
     ...over,
   };
 }

@@ -7,11 +7,14 @@ import { formatNumber, formatInteger } from "@/lib/format";
 import { Card } from "@/ui/card";
 import { EmptyState } from "@/ui/empty-state";
 import { Chart, type Line, type Mark } from "./chart";
-import { listMetricNames, buildSeries, smoothPoints } from "./series";
+import { buildSeries, findLossName, groupSources, isValidationLoss, listMetricNames, smoothPoints } from "./series";
+import { getSourceLabel } from "./sources";
 
-/** Drawn in the loss's chart. */
-const VALIDATION = "val_loss";
-const DEFAULT_METRICS = ["loss", "tokens_per_s"];
+const THROUGHPUT = "tokens_per_s";
+/** From so many metrics on, their names can be searched. */
+const MANY_METRICS = 12;
+/** Curves of one metric from different sources. */
+const SOURCE_COLORS = ["--curve-2", "--curve-3", "--curve-4", "--curve-5"];
 /** Number of ranges without finite values that are marked, the newest. */
 const MAX_MARKS = 10;
 
@@ -23,10 +26,16 @@ interface View {
 /** Charts of reported metrics. Several attempts form one line. */
 export function Charts({ metrics, loading }: { metrics: Metric[]; loading: boolean }) {
   const { t } = useTranslation();
-  const names = useMemo(() => listMetricNames(metrics).filter((name) => name !== VALIDATION), [metrics]);
-  const [chosen, setChosen] = useState(DEFAULT_METRICS);
+  const all = useMemo(() => listMetricNames(metrics), [metrics]);
+  const loss = findLossName(all);
+  /** A validation loss is drawn in the loss's chart. */
+  const names = loss === undefined ? all : all.filter((name) => !isValidationLoss(name));
+  const [changed, setChosen] = useState<string[]>();
+  const chosen = changed ?? chooseMetrics(names, loss);
+  const [search, setSearch] = useState("");
   const [view, setView] = useState<View>({ smoothing: 0, log: false });
   const shown = names.filter((name) => chosen.includes(name));
+  const listed = names.filter((name) => chosen.includes(name) || name.toLowerCase().includes(search.toLowerCase()));
   const toggle = (name: string) =>
     setChosen(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name]);
   return (
@@ -35,27 +44,41 @@ export function Charts({ metrics, loading }: { metrics: Metric[]; loading: boole
         <div className={cx(loading && "min-h-84")}>{!loading && <EmptyState title={t("task.noMetrics")} />}</div>
       ) : (
         <>
-          <div role="group" aria-label={t("task.chooseMetrics")} className="mb-3 flex flex-wrap gap-1.5">
-            {names.map((name) => (
+          {names.length >= MANY_METRICS && (
+            <input
+              type="search"
+              aria-label={t("task.findMetrics")}
+              placeholder={t("task.findMetrics")}
+              className="control mb-2 sm:w-64"
+              value={search}
+              onChange={({ target }) => setSearch(target.value)}
+            />
+          )}
+          <div
+            role="group"
+            aria-label={t("task.chooseMetrics")}
+            className="mb-3 flex max-h-40 flex-wrap gap-1.5 overflow-y-auto"
+          >
+            {listed.map((name) => (
               <button
                 key={name}
                 type="button"
                 aria-pressed={chosen.includes(name)}
                 onClick={() => toggle(name)}
                 className={cx(
-                  "rounded-full border px-2.5 py-0.5 text-xs",
+                  "max-w-full truncate rounded-full border px-2.5 py-0.5 text-xs",
                   chosen.includes(name)
                     ? "border-accent-line/40 bg-accent-soft font-medium text-accent-ink"
                     : "text-muted hover:text-ink",
                 )}
               >
-                {getMetricLabel(t, name)}
+                {getMetricLabel(t, name, loss)}
               </button>
             ))}
           </div>
           <div className={cx("grid gap-4", shown.length > 1 && "xl:grid-cols-2")}>
             {shown.map((name) => (
-              <MetricChart key={name} name={name} metrics={metrics} {...view} />
+              <MetricChart key={name} name={name} loss={loss} names={all} metrics={metrics} {...view} />
             ))}
           </div>
         </>
@@ -93,31 +116,55 @@ function Controls({ view, onChange }: { view: View; onChange: (view: View) => vo
   );
 }
 
-function MetricChart({ name, metrics, smoothing, log }: View & { name: string; metrics: Metric[] }) {
+interface MetricChartProps extends View {
+  name: string;
+  /** The name of the training loss. */
+  loss: string | undefined;
+  names: string[];
+  metrics: Metric[];
+}
+
+function MetricChart({ name, loss, names, metrics, smoothing, log }: MetricChartProps) {
   const { t } = useTranslation();
-  const series = useMemo(() => buildSeries(metrics, name), [metrics, name]);
+  const groups = useMemo(() => groupSources(metrics, name), [metrics, name]);
+  const [main = [], ...others] = groups;
+  const series = useMemo(() => buildSeries(metrics, name, groups[0]), [metrics, name, groups]);
   const validation = useMemo(
-    () => (name === "loss" ? buildSeries(metrics, VALIDATION).points : undefined),
-    [metrics, name],
+    () =>
+      (name === loss ? names.filter(isValidationLoss) : []).map(
+        (each) => [each, buildSeries(metrics, each, groupSources(metrics, each)[0]).points] as const,
+      ),
+    [metrics, name, loss, names],
   );
-  const label = getMetricLabel(t, name);
+  const label = getMetricLabel(t, name, loss);
   const lines = useMemo(() => {
-    const color = name === "loss" ? "--accent-ink" : "--info-ink";
-    const raw: Line = { label, points: series.points, color };
+    const color = name === loss ? "--accent-ink" : "--info-ink";
+    const [, ...rest] = groups;
+    const raw: Line = {
+      label: rest.length > 0 ? joinSources(t, label, groups[0]) : label,
+      points: series.points,
+      color,
+    };
     const found: Line[] = smoothing
       ? [
-          { ...raw, label: t("task.smoothed", { name: label }), points: smoothPoints(series.points, smoothing) },
+          { ...raw, label: t("task.smoothed", { name: raw.label }), points: smoothPoints(series.points, smoothing) },
           { ...raw, look: "faint" },
         ]
       : [raw];
-    if (validation?.size) {
-      found.push({ label: t("task.validation"), points: validation, color: "--ok", look: "dots" });
+    for (const [at, sources] of rest.entries()) {
+      const { points } = buildSeries(metrics, name, sources);
+      const color = SOURCE_COLORS[at % SOURCE_COLORS.length] ?? "--muted";
+      found.push({ label: joinSources(t, label, sources), points, color });
+    }
+    for (const [each, points] of validation) {
+      const title = validation.length > 1 ? each : t("task.validation");
+      if (points.size) found.push({ label: title, points, color: "--ok", look: "dots" });
     }
     if (series.discarded.size) {
       found.push({ label: t("task.discarded"), points: series.discarded, color: "--muted", look: "dashed" });
     }
     return found;
-  }, [series, validation, smoothing, name, label, t]);
+  }, [series, groups, metrics, validation, smoothing, name, loss, label, t]);
   const marks = useMemo(
     (): Mark[] => [
       ...series.restarts.map((step) => ({ step, label: t("task.restart"), color: "--warn-ink" })),
@@ -138,6 +185,11 @@ function MetricChart({ name, metrics, smoothing, log }: View & { name: string; m
     <figure className="min-w-0">
       <figcaption className="mb-1 text-sm text-muted">
         {label}
+        <span className="ml-2 text-xs">
+          {t("task.curveSource", {
+            sources: [...main, ...others.flat()].map((each) => getSourceLabel(t, each)).join(", "),
+          })}
+        </span>
         {gap?.open && <span className="ml-2 text-bad-ink">{value}</span>}
       </figcaption>
       <Chart label={`${label} ${value}`.trim()} lines={lines} marks={marks} stepLabel={t("task.step")} log={log} />
@@ -145,8 +197,18 @@ function MetricChart({ name, metrics, smoothing, log }: View & { name: string; m
   );
 }
 
+/** Returns what is drawn until someone chooses. */
+function chooseMetrics(names: string[], loss: string | undefined): string[] {
+  const usual = [loss, THROUGHPUT].filter((name) => name !== undefined && names.includes(name)) as string[];
+  return usual.length > 0 ? usual : names.slice(0, 2);
+}
+
+function joinSources(t: TFunction, label: string, sources: string[] = []): string {
+  return `${label} · ${sources.map((source) => getSourceLabel(t, source)).join(", ")}`;
+}
+
 /** Returns the label of a metric; a script's own metric keeps its name. */
-function getMetricLabel(t: TFunction, name: string): string {
-  if (name === "loss") return t("task.lossChart");
-  return name === "tokens_per_s" ? t("task.throughputChart") : name;
+function getMetricLabel(t: TFunction, name: string, loss: string | undefined): string {
+  if (name === loss) return t("task.lossChart");
+  return name === THROUGHPUT ? t("task.throughputChart") : name;
 }

@@ -54,7 +54,11 @@ test("a module is named as a module", () => {
 });
 
 test("a command is everything behind the dashes", () => {
-  const entrypoint = { command: ["torchrun", "--nproc_per_node=2", "my train.py"], args: [], processes: "node" as const };
+  const entrypoint = {
+    command: ["torchrun", "--nproc_per_node=2", "my train.py"],
+    args: [],
+    processes: "node" as const,
+  };
   expect(formatCommand({ ...request, entrypoint })).toContain(
     "--processes node \\\n  --command \\\n  -- torchrun --nproc_per_node=2 'my train.py'\n",
   );

@@ -1,6 +1,15 @@
 import { expect, test } from "vitest";
 import { metric } from "@/test/fixtures";
-import { alignSeries, listMetricNames, estimateSecondsLeft, buildSeries, smoothPoints } from "./series";
+import {
+  alignSeries,
+  buildSeries,
+  estimateSecondsLeft,
+  findLossName,
+  groupSources,
+  isValidationLoss,
+  listMetricNames,
+  smoothPoints,
+} from "./series";
 
 test("several attempts are one line, and what a restart made void is kept apart", () => {
   const metrics = [
@@ -106,4 +115,25 @@ test("smoothing starts at the first value, follows the line and leaves its steps
   expect(smoothed[1]?.[1]).toBeCloseTo(10);
   expect(smoothed[2]?.[1]).toBeCloseTo(10 * (3 / 7));
   expect([...smoothPoints(jump, 0)]).toEqual([...jump]);
+});
+
+test("sources that took over from one another are one curve, and those that differ are curves of their own", () => {
+  const metrics = [
+    metric(1, 10, 5, { source: "text" }),
+    metric(2, 10, 5, { attempt: 2, source: "wandb" }),
+    metric(3, 10, 4.9, { attempt: 2, source: "file" }),
+    metric(4, 10, 4.8, { attempt: 2, source: "json" }),
+  ];
+  expect(groupSources(metrics, "loss")).toEqual([["wandb", "text"], ["json"], ["file"]]);
+  expect([...buildSeries(metrics, "loss", ["wandb", "text"]).points]).toEqual([[10, 5]]);
+  expect([...buildSeries(metrics, "loss", ["json"]).points]).toEqual([[10, 4.8]]);
+  expect(groupSources(metrics, "lr")).toEqual([]);
+});
+
+test("the loss is found whatever a tracker calls it", () => {
+  expect(findLossName(["lr", "train/loss", "loss"])).toBe("loss");
+  expect(findLossName(["lr", "train/Loss"])).toBe("train/Loss");
+  expect(findLossName(["loss_train"])).toBe("loss_train");
+  expect(findLossName(["aux_loss", "lr"])).toBeUndefined();
+  expect(["val_loss", "eval/loss", "Validation Loss", "loss"].filter(isValidationLoss)).toHaveLength(3);
 });

@@ -20,9 +20,13 @@ export interface NonFiniteInterval {
   open: boolean;
 }
 
-/** Returns a metric as one line over all attempts; `metrics` in the order of creation. */
-export function buildSeries(metrics: Metric[], name: string): Series {
-  const reported = metrics.filter((metric) => metric.values[name] !== undefined);
+/**
+ * Returns a metric as one line over all attempts, of all sources or of these; `metrics` in the order of creation.
+ */
+export function buildSeries(metrics: Metric[], name: string, sources?: string[]): Series {
+  const reported = metrics.filter(
+    (metric) => metric.values[name] !== undefined && (!sources || sources.includes(metric.source)),
+  );
   const rank = Math.min(...reported.map((metric) => metric.rank));
   const mine = reported.filter((metric) => metric.rank === rank);
   const firstStep = new Map<number, number>();
@@ -56,6 +60,49 @@ export function listMetricNames(metrics: Metric[]): string[] {
   const names = new Set<string>();
   for (const { values } of metrics) for (const name in values) names.add(name);
   return [...names];
+}
+
+/** Best last, as the platform has it (`fermi.metrics.points`); all others are calls of trackers, which are better. */
+const SOURCES = ["file", "text", "json"];
+
+/**
+ * Returns the sources of a metric, those of one curve together, the best first. Where two sources report a metric in one
+ * attempt, the platform found that their values differ (otherwise it keeps one), so they are curves of their own.
+ */
+export function groupSources(metrics: Metric[], name: string): string[][] {
+  const attempts = new Map<string, Set<number>>();
+  for (const { source, attempt, values } of metrics) {
+    if (values[name] === undefined) continue;
+    const known = attempts.get(source);
+    if (known) known.add(attempt);
+    else attempts.set(source, new Set([attempt]));
+  }
+  const priority = (source: string) => (SOURCES.includes(source) ? SOURCES.indexOf(source) : SOURCES.length);
+  const groups: { sources: string[]; attempts: Set<number> }[] = [];
+  for (const [source, mine] of [...attempts].sort(([one], [other]) => priority(other) - priority(one))) {
+    const group = groups.find((each) => [...mine].every((attempt) => !each.attempts.has(attempt)));
+    if (group) {
+      group.sources.push(source);
+      for (const attempt of mine) group.attempts.add(attempt);
+    } else groups.push({ sources: [source], attempts: new Set(mine) });
+  }
+  return groups.map(({ sources }) => sources);
+}
+
+/** Returns a name as it is compared: `train/Loss`, `training_loss` and `loss` are one. */
+function simplifyName(name: string): string {
+  const simple = name.toLowerCase().replace(/[/.\s-]+/g, "_");
+  return simple.replace(/^train(?:ing)?_/, "").replace(/_train$/, "");
+}
+
+/** Returns the name of the training loss; undefined if there is none. */
+export function findLossName(names: string[]): string | undefined {
+  return names.includes("loss") ? "loss" : names.find((name) => simplifyName(name) === "loss");
+}
+
+/** Returns whether a metric is the loss on validation data. */
+export function isValidationLoss(name: string): boolean {
+  return /^(?:val|valid|validation|eval|evaluation)_loss$/.test(simplifyName(name));
 }
 
 /** Returns the exponential moving average with `weight` from 0 (off) to below 1, corrected for its start at zero. */

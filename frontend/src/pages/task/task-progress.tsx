@@ -6,7 +6,7 @@ import { formatDuration, formatNumber, formatInteger, getSecondsBetween } from "
 import { useNow } from "@/lib/hooks";
 import { Card } from "@/ui/card";
 import { ProgressBar } from "@/ui/progress-bar";
-import { estimateSecondsLeft, buildSeries } from "./series";
+import { buildSeries, estimateSecondsLeft, findLossName, listMetricNames } from "./series";
 
 function getNewestPoint(metrics: Metric[], name: string): number | undefined {
   return metrics.findLast((metric) => metric.values[name] != null)?.values[name] ?? undefined;
@@ -17,8 +17,9 @@ export function TaskProgress({ task, metrics }: { task: Task; metrics: Metric[] 
   const over = isFinished(task);
   const now = useNow(!over);
   const step = Math.max(task.step ?? 0, metrics.at(-1)?.step ?? 0); // metrics may lack the newest step
-  const loss = getNewestPoint(metrics, "loss") ?? task.loss;
-  const gap = useMemo(() => buildSeries(metrics, "loss").notFinite.at(-1), [metrics]);
+  const name = useMemo(() => findLossName(listMetricNames(metrics)) ?? "loss", [metrics]);
+  const loss = getNewestPoint(metrics, name) ?? task.loss;
+  const gap = useMemo(() => buildSeries(metrics, name).notFinite.at(-1), [metrics, name]);
   const nan = gap?.open
     ? t("task.nanSince", { step: formatInteger(gap.from) })
     : task.lossNotFinite

@@ -368,6 +368,27 @@ test("other metrics can be added, smoothed and drawn on a logarithmic axis", asy
   expect(screen.queryByRole("img", { name: "损失 2" })).toBeNull();
 });
 
+test("each chart names where its curve is from, and sources that differ are curves of their own", async () => {
+  const points = [
+    metric(1, 1, 4, { values: { "train/loss": 4 }, source: "wandb" }),
+    metric(2, 1, 4, { values: { "train/loss": 3 }, source: "text" }),
+    metric(3, 1, 4, {
+      values: Object.fromEntries(Array.from({ length: 12 }, (_, at) => [`extra/${at}`, at])),
+      source: "tensorboard",
+    }),
+  ];
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/metrics"), () => respondWith({ items: points, next: null })),
+  );
+  renderAt("/training/task-1");
+  await screen.findByText("来自 W&B, 日志");
+  await userEvent.type(screen.getByRole("searchbox", { name: "查找指标" }), "RA/11");
+  const names = within(screen.getByRole("group", { name: "选择指标" })).getAllByRole("button");
+  expect(names.map(({ textContent }) => textContent)).toEqual(["损失", "extra/11"]);
+  await userEvent.click(screen.getByRole("button", { name: "extra/11" }));
+  await screen.findByText("来自 TensorBoard");
+});
+
 test("the request can be taken away as a command", async () => {
   platformHandlers.use(
     http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, request: { taskName: "first-task" } })),
