@@ -7,6 +7,7 @@ const printed = (seconds: number, step: number, { attempt = 1, loss = 1, rank = 
   attempt,
   rank,
   step,
+  source: "json",
   at: new Date(seconds * 1000).toISOString(),
   values: { loss },
 });
