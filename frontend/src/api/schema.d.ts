@@ -2980,10 +2980,21 @@ export interface components {
             step: number;
             path: string;
             sizeBytes: number | null;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description as it was saved with, or reported at its step
+             */
             valLoss: number | null;
             /** Format: date-time */
             at: string;
+            /** @description runner: it was found, not announced */
+            source: components["schemas"]["SourceEnum"];
+            /** @description of a found one, whose it is: transformers, lightning, torch, dcp, … */
+            layout: string;
+            /** @description the newest that training can go on from */
+            newest: boolean;
+            /** @description the one with the lowest validation loss */
+            best: boolean;
         };
         CheckpointItemPage: {
             total: number;
@@ -3475,6 +3486,11 @@ export interface components {
              * @enum {string}
              */
             processes?: "gpu" | "node";
+            /**
+             * @description how the script is told to resume; by default by FERMI_RESUME_FROM alone
+             * @default null
+             */
+            resume?: components["schemas"]["ResumeRequest"] | null;
         };
         EnvironmentCloneRequest: {
             name: string;
@@ -5732,6 +5748,16 @@ export interface components {
         ProjectWarmRequest: {
             warm: boolean;
         };
+        /** @description How the script seems to take a checkpoint: for the request's entrypoint.resume, if the user accepts it. */
+        ProposedResumeRule: {
+            args: string[];
+            env: {
+                [key: string]: string;
+            };
+            itself: boolean;
+            /** @description by what it was found */
+            message: string;
+        };
         QueueAhead: {
             /** @description null: a task that you may not see */
             taskId: string | null;
@@ -5979,6 +6005,29 @@ export interface components {
         ReservedEnvironment: {
             id: string;
             name: string;
+        };
+        /**
+         * @description How a script is told to resume, in every attempt that does: {path} is the checkpoint, {step} its step, {folder}
+         *         the folder that it is in, {name} its name there.
+         */
+        ResumeRequest: {
+            /**
+             * @description behind the script's other arguments: --resume_from_checkpoint, {path}
+             * @default []
+             */
+            args?: string[];
+            /**
+             * @description variables
+             * @default {}
+             */
+            env?: {
+                [key: string]: string;
+            };
+            /**
+             * @description the script looks for its newest checkpoint itself, in each attempt
+             * @default false
+             */
+            itself?: boolean;
         };
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
@@ -6266,6 +6315,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        SourceEnum: "script" | "runner";
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
@@ -6782,6 +6833,8 @@ export interface components {
             command: string[];
             /** @description that the script declares for its process's place and is not given */
             missingArguments: string[];
+            /** @description null: one is given, or nothing says so */
+            resume: components["schemas"]["ProposedResumeRule"] | null;
             problems: components["schemas"]["ProblemItem"][];
             warnings: components["schemas"]["WarningItem"][];
             /** @description null: it names its environments */
@@ -6909,6 +6962,13 @@ export interface components {
             path: string;
             /** @description trained since then; null: not known */
             stepsLost: number | null;
+            /** @description false: nothing tells the script to resume (entrypoint.resume) */
+            resumes: boolean;
+            /**
+             * Format: double
+             * @description of training, with each restart, where the script begins anew
+             */
+            secondsLost: number | null;
             /** @description all of it as a sentence */
             message: string;
         };

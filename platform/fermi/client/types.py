@@ -78,15 +78,6 @@ CapacityEventKind: TypeAlias = Literal[
 ChangeEnum: TypeAlias = Literal["added", "removed", "changed"]
 
 
-class CheckpointItem(TypedDict):
-    attempt: int
-    step: int
-    path: str
-    sizeBytes: int | None
-    valLoss: float | None
-    at: str
-
-
 class ClusterCreateRequest(TypedDict):
     name: str
     connection: NotRequired[dict[str, Any]]
@@ -260,30 +251,6 @@ class EngineArtifact(TypedDict):
     kind: str
     name: str
     content: str
-
-
-class EntrypointRequest(TypedDict):
-    """
-    One of script, module and command.
-    """
-
-    script: NotRequired[str]
-    """
-    a Python script
-    """
-    module: NotRequired[str]
-    """
-    a module, which ranks run as `python -m` does: pkg.train
-    """
-    command: NotRequired[list[str]]
-    """
-    a program and its arguments, as words: torchrun, --nproc_per_node=2, train.py
-    """
-    args: NotRequired[list[str]]
-    processes: NotRequired[Literal["gpu", "node"]]
-    """
-    one process per GPU; or one per node, for a program that starts its ranks itself
-    """
 
 
 class EnvironmentCloneRequest(TypedDict):
@@ -1702,6 +1669,20 @@ class ProjectWarmRequest(TypedDict):
     warm: bool
 
 
+class ProposedResumeRule(TypedDict):
+    """
+    How the script seems to take a checkpoint: for the request's entrypoint.resume, if the user accepts it.
+    """
+
+    args: list[str]
+    env: dict[str, str]
+    itself: bool
+    message: str
+    """
+    by what it was found
+    """
+
+
 class QueueAhead(TypedDict):
     taskId: str | None
     """
@@ -1877,6 +1858,26 @@ ReservationKindEnum: TypeAlias = Literal["reserved", "maintenance"]
 class ReservedEnvironment(TypedDict):
     id: str
     name: str
+
+
+class ResumeRequest(TypedDict):
+    """
+    How a script is told to resume, in every attempt that does: {path} is the checkpoint, {step} its step, {folder}
+        the folder that it is in, {name} its name there.
+    """
+
+    args: NotRequired[list[str]]
+    """
+    behind the script's other arguments: --resume_from_checkpoint, {path}
+    """
+    env: NotRequired[dict[str, str]]
+    """
+    variables
+    """
+    itself: NotRequired[bool]
+    """
+    the script looks for its newest checkpoint itself, in each attempt
+    """
 
 
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
@@ -2063,6 +2064,9 @@ class SnapshotPatch(TypedDict):
 class SnapshotStored(TypedDict):
     id: str
     stored: int
+
+
+SourceEnum: TypeAlias = Literal["script", "runner"]
 
 
 class SummaryRequest(TypedDict):
@@ -2294,6 +2298,14 @@ class TaskResumePoint(TypedDict):
     stepsLost: int | None
     """
     trained since then; null: not known
+    """
+    resumes: bool
+    """
+    false: nothing tells the script to resume (entrypoint.resume)
+    """
+    secondsLost: float | None
+    """
+    of training, with each restart, where the script begins anew
     """
     message: str
     """
@@ -3022,6 +3034,34 @@ class ChannelCreateRequest(TypedDict):
     kind: NoticeChannelKind
 
 
+class CheckpointItem(TypedDict):
+    attempt: int
+    step: int
+    path: str
+    sizeBytes: int | None
+    valLoss: float | None
+    """
+    as it was saved with, or reported at its step
+    """
+    at: str
+    source: SourceEnum
+    """
+    runner: it was found, not announced
+    """
+    layout: str
+    """
+    of a found one, whose it is: transformers, lightning, torch, dcp, …
+    """
+    newest: bool
+    """
+    the newest that training can go on from
+    """
+    best: bool
+    """
+    the one with the lowest validation loss
+    """
+
+
 class ChosenEnvironments(TypedDict):
     """
     The environments that the platform would choose now for a request for capacity.
@@ -3240,6 +3280,34 @@ class EffectiveBatch(TypedDict):
     ownScript: bool
     """
     what the script is told; whether it does so cannot be seen
+    """
+
+
+class EntrypointRequest(TypedDict):
+    """
+    One of script, module and command.
+    """
+
+    script: NotRequired[str]
+    """
+    a Python script
+    """
+    module: NotRequired[str]
+    """
+    a module, which ranks run as `python -m` does: pkg.train
+    """
+    command: NotRequired[list[str]]
+    """
+    a program and its arguments, as words: torchrun, --nproc_per_node=2, train.py
+    """
+    args: NotRequired[list[str]]
+    processes: NotRequired[Literal["gpu", "node"]]
+    """
+    one process per GPU; or one per node, for a program that starts its ranks itself
+    """
+    resume: NotRequired[ResumeRequest | None]
+    """
+    how the script is told to resume; by default by FERMI_RESUME_FROM alone
     """
 
 
@@ -5323,6 +5391,10 @@ class TaskPreview(TypedDict):
     missingArguments: list[str]
     """
     that the script declares for its process's place and is not given
+    """
+    resume: ProposedResumeRule | None
+    """
+    null: one is given, or nothing says so
     """
     problems: list[ProblemItem]
     warnings: list[WarningItem]
