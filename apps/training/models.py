@@ -18,8 +18,7 @@ from functools import partial
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F
-from django.db.models.functions import Left
+from django.db.models import F, Func
 
 from apps.common.ids import new_id
 from apps.common.pass_claims import PassClaim
@@ -356,6 +355,14 @@ class MetricPoint(models.Model):
         indexes = [models.Index(fields=["task", "id"])]
 
 
+MAX_INDEXED_LENGTH = 64
+VALUE_BEGINNING = Func(
+    F("value"), function="SUBSTR", template="%(function)s(%(expressions)s, 1, 64)", output_field=models.CharField()
+)
+"""What is indexed of a parameter's value: all of it may be longer than an index of PostgreSQL holds. The numbers are
+literal, as SQLite uses no index on an expression that a query writes with parameters."""
+
+
 class TaskParameter(models.Model):
     """A parameter that a task's script was configured with: from its request, or as it told a tracker. `number`: the
     value, if it is one. At most `fermi.metrics.parameters.MAX_PARAMETERS` per task."""
@@ -370,8 +377,7 @@ class TaskParameter(models.Model):
         constraints = [models.UniqueConstraint(fields=["task", "name"], name="one_value_per_parameter")]
         indexes = [
             models.Index(fields=["name", "number", "-id"], name="training_parameter_number"),
-            # a whole value may be longer than an index of PostgreSQL holds
-            models.Index("name", Left("value", 64), F("id").desc(), name="training_parameter_value"),
+            models.Index("name", VALUE_BEGINNING, F("id").desc(), name="training_parameter_text"),
         ]
 
 

@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.db.models import IntegerField, Q, QuerySet, Subquery
-from django.db.models.functions import Left
 
 from apps.accounts import access
 from apps.accounts.models import User
@@ -15,7 +14,7 @@ from apps.common.cursors import build_cursor_condition, get_column_path, make_cu
 from apps.common.errors import ApiError
 from apps.common.pages import Column
 from apps.common.sql import CompiledQuery, make_key_parameters
-from apps.training.models import Attempt, Node, Task, TaskParameter
+from apps.training.models import MAX_INDEXED_LENGTH, VALUE_BEGINNING, Attempt, Node, Task, TaskParameter
 from apps.training.presenters.selectors import brief_columns, select_brief_columns, serialize_brief
 from fermi.metrics import parameters
 from fermi.metrics.parameters import ParameterCondition
@@ -47,7 +46,9 @@ def _filter_by_parameters(conditions: Sequence[ParameterCondition]) -> Q:
     for one in conditions:
         rows = TaskParameter.objects.filter(name=one.name)
         if one.number is None:
-            rows = rows.alias(start=Left("value", 64)).filter(start=one.value[:64], value=one.value)
+            rows = rows.alias(begin=VALUE_BEGINNING).filter(begin=one.value[:MAX_INDEXED_LENGTH])
+            if len(one.value) >= MAX_INDEXED_LENGTH:  # not `=`: SQLite would put it into `begin`, and use no index
+                rows = rows.filter(value__range=(one.value, one.value))
         else:
             rows = rows.filter(**{f"number{_LOOKUPS[one.operator]}": one.number})
         found &= Q(pk__in=rows.order_by("-pk").values("task")[:MAX_LISTED])
