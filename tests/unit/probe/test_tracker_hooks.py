@@ -12,7 +12,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -269,10 +269,11 @@ def test_wandb_runs_go_to_the_output_folder_if_the_working_folder_is_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FERMI_OUTPUT_DIR", str(tmp_path))
+    pulse: Any = None
     for writable, given, expected in ((True, "", ""), (False, "", str(tmp_path)), (False, "/own", "/own")):
         monkeypatch.setattr(os, "access", lambda *_, writable=writable: writable)
         monkeypatch.setenv("WANDB_DIR", given)
-        wandb_hooks.folder(SimpleNamespace(), ModuleType("wandb.env"))
+        wandb_hooks.folder(pulse, ModuleType("wandb.env"))
         assert os.environ["WANDB_DIR"] == expected
 
 
