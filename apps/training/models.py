@@ -5,6 +5,7 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* Event        what happened, once each, in order
   │ 1──* Finding      what was found to be wrong while an attempt ran
   │ 1──* MetricPoint  a line of numbers a rank printed
+  │ 1──* LogPattern   shapes of printed lines that became metric points
   │ 1──* Checkpoint   what a restart can resume from
   ├ 1──* TaskParameter  what its script was configured with
   ├ 1──* TaskMedia    images, texts, tables and histograms that its script logged, as files in its outputs
@@ -350,9 +351,26 @@ class MetricPoint(models.Model):
     at = models.DateTimeField()
     values = models.JSONField()
     source = models.CharField(max_length=20, default="json", db_default="json")
+    pattern = models.CharField(max_length=16, default="", db_default="", blank=True)  # of text: `LogPattern.key`
 
     class Meta:
         indexes = [models.Index(fields=["task", "id"])]
+
+
+class LogPattern(models.Model):
+    """A shape of printed lines that are points of curves (`fermi.metrics.text_patterns`). `line`: the line with names
+    in braces; `fields`: original name -> {"name": shown name, empty where it is left out; "unit"}. Of a switched-off
+    pattern no points are stored. At most `logs.text_metrics.MAX_PATTERNS` per task."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="log_patterns", db_index=False)
+    key = models.CharField(max_length=16)
+    line = models.CharField(max_length=300)
+    example = models.CharField(max_length=300)
+    fields = models.JSONField(default=dict)
+    enabled = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "key"], name="one_log_pattern_per_key")]
 
 
 MAX_INDEXED_LENGTH = 64

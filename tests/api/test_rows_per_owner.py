@@ -61,8 +61,8 @@ BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
     "code.Blob", "environments.Event", "environments.Gpu", "environments.Run", "notices.Delivery", "notices.Incident",
     "notices.Item", "overview.Hour", "scheduling.Price", "scheduling.Usage", "telemetry.Block", "training.Attempt",
-    "training.Checkpoint", "training.Event", "training.Finding", "training.LogCursor", "training.MetricPoint",
-    "training.Queue", "training.TaskMedia", "training.TaskParameter", "training.Watch",
+    "training.Checkpoint", "training.Event", "training.Finding", "training.LogCursor", "training.LogPattern",
+    "training.MetricPoint", "training.Queue", "training.TaskMedia", "training.TaskParameter", "training.Watch",
     "workers.Channel", "workers.HostRun", "workers.Launch", "workers.Listening",
     "workers.Order", "workers.Revision",
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """Reads what ranks print into metrics, events and checkpoints, each exactly once.
 
-    lines of the log ────────────▶ fermi.metrics.json_lines ─┐
+    lines of the log ─┬──────────▶ fermi.metrics.json_lines ─┐
+                      └─▶ fermi.metrics.text_patterns ───────┤
                                                              ├─▶ points ─▶ sources (what a better one reports) ─▶ rows
     frames between its bytes ────▶ fermi.metrics.records ────┘
 
@@ -22,7 +23,7 @@ import base64
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -36,15 +37,18 @@ from apps.common.clock import now
 from apps.training.core import checkpoints, findings, transitions, wakeups
 from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.core.parameters import store_parameters
+from apps.training.logs import text_metrics
 from apps.training.models import Checkpoint, CheckpointSource, Event, LogCursor, MetricPoint, Task, TaskMedia
 from apps.training.states import TaskKind
 from fermi.diagnosis import Finding, Level, loss_anomalies, prompts
 from fermi.jobs.spec import RankProgress
 from fermi.metrics import json_lines, points
+from fermi.metrics.known_patterns import DeclaredPattern
 from fermi.metrics.parameters import ParameterValue
 from fermi.metrics.points import Point
 from fermi.metrics.records import FoundCheckpoint, Media, Record, parse_record
 from fermi.metrics.sources import HiddenSeries, SourceMerger, find_loss
+from fermi.metrics.text_patterns import FoundPattern, Learner, TextPoint, carry_over
 from fermi.metrics.trainer_steps import TrainerPosition
 from fermi.runner.record_frames import FRAME_START, find_partial_frame, iterate_frames, strip_frames
 
@@ -126,6 +130,7 @@ class LogReader:
         self._cluster = task.cluster
         self._rehearses = task.kind == TaskKind.DRILL  # a drill ends as soon as it has shown what it has to show
         self._tails: dict[int, _LogTail] = {}
+        self._project_id = task.project_id
         self.trainer: TrainerPosition | None = None
         self._held_since = math.inf  # when the first line came that waits for a report
 
@@ -165,7 +170,8 @@ class LogReader:
 
     def _pass(self, ranks: Iterable[int] | None, to_the_end: bool) -> IngestResult:
         self._tails = self._tails or self._load()
-        news, found = IngestResult(), _ParsedRows(self._task_id, self._attempt, self._cluster, self.trainer)
+        lead = min((rank for rank, tail in self._tails.items() if tail.state.get("kinds")), default=0)
+        news, found = IngestResult(), _ParsedRows(self._task_id, self._attempt, self._cluster, self.trainer, lead)
         for rank in self._tails if ranks is None else ranks:
             tail = self._tails[rank]
             chunk = self._backend.logs(self._handle, rank, tail.position, CHUNK_BYTES)
@@ -179,7 +185,7 @@ class LogReader:
             due = text if to_the_end else self._without_held(tail, text)
             if due is None:
                 continue
-            rows = found.add(tail, due, records)
+            rows = found.add(tail, due, records, last=last)
             news.more |= not (chunk.end or tail.held)
             if rows or tail.position - tail.stored > MAX_UNSTORED_BYTES or (last and tail.position > tail.stored):
                 found.tails.append(tail)
@@ -205,7 +211,8 @@ class LogReader:
 
     def _load(self) -> dict[int, _LogTail]:
         cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt)
-        tails = {cursor.rank: _LogTail(cursor.rank, cursor.offset, cursor.state) for cursor in cursors}
+        declared = text_metrics.load_declared_patterns(self._project_id)
+        tails = {cursor.rank: _LogTail(cursor.rank, cursor.offset, cursor.state, declared) for cursor in cursors}
         absent = {rank: self._known(rank) for rank in range(self._handle.world_size) if rank not in tails}
         LogCursor.objects.bulk_create(
             [
@@ -214,15 +221,19 @@ class LogReader:
             ],
             ignore_conflicts=True,
         )
-        return tails | {rank: _LogTail(rank, 0, state) for rank, state in absent.items()}
+        return tails | {rank: _LogTail(rank, 0, state, declared) for rank, state in absent.items()}
 
     def _known(self, rank: int) -> dict[str, Any]:
-        """Return the initial state of a cursor: the loss with which training began, from the attempt before."""
-        if rank or self._attempt < 2:
+        """Return the initial state of a cursor, from the attempt before: the loss with which training began, and the
+        patterns of its lines."""
+        if self._attempt < 2:
             return {}
-        before = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt - 1, rank=0).first()
-        known = loss_anomalies.extract_starts(before.state.get("losses", {})) if before else {}
-        return {"losses": known} if known else {}
+        before = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt - 1, rank=rank).first()
+        if before is None:
+            return {}
+        known = {} if rank else loss_anomalies.extract_starts(before.state.get("losses", {}))
+        text = carry_over(before.state.get("text", {}))
+        return ({"losses": known} if known else {}) | ({"text": text} if text else {})
 
     def _store(self, parsed: _ParsedRows) -> None:
         """Store everything found in one transaction, or nothing. Raises _ConcurrentReadError."""
@@ -233,9 +244,11 @@ class LogReader:
                 self._remove_hidden(parsed)
             if parsed.replaced:
                 MetricPoint.objects.filter(pk__in=parsed.replaced).delete()
-            MetricPoint.objects.bulk_create([*parsed.points, *(point for _, point in parsed.newest.values())])
+            text_metrics.store_patterns(self._task_id, parsed.patterns)
+            rows = [*parsed.points, *(point for _, point in parsed.newest.values())]
+            MetricPoint.objects.bulk_create(text_metrics.apply_patterns(self._task_id, rows))
             for slot, point in parsed.newest.values():
-                slot[1] = point.pk
+                slot[1] = point.pk or 0
             if parsed.found:
                 parsed.drop_announced()
             Event.objects.bulk_create(parsed.events)
@@ -307,6 +320,14 @@ class LogReader:
                 wakeups.enqueue_task(self._task_id)
 
 
+def _to_point(found: TextPoint) -> Point:
+    """Return the point of a line for people. Its counter is progress where the line says of how many."""
+    return Point(
+        found.step, found.values, None, points.TEXT, is_plain_text=found.total is None,
+        pattern=found.pattern, total=found.total, seconds_left=found.seconds_left,
+    )  # fmt: skip
+
+
 class _LogTail:
     """Position in a rank's log. `stored` is the offset in the database; nothing between it and `position` has to be
     stored; `seen` is how long the log was; `held`: the next line waits (`LogReader.waits`).
@@ -315,18 +336,26 @@ class _LogTail:
     key of the point that goes when the next one comes; `events`; `progress`, the newest step and loss, with `counted`
     where no step was printed; `steps` and `total`, what the ranks' probes reported last; `logged`, step and epoch of
     the Trainer's newest line; `losses`, the state of `fermi.diagnosis.loss_anomalies`; `sources`, that of
-    `fermi.metrics.sources`; `media`, by kind and name: how many, and the step of the row that goes when the next one
-    comes; `asked`, the last question that `input()` was called with; `begun`, the beginning of a line that frames
-    follow, as base64.
+    `fermi.metrics.sources`; `text`, that of `fermi.metrics.text_patterns`; `media`, by kind and name: how many, and the
+    step of the row that goes when the next one comes; `asked`, the last question that `input()` was called with;
+    `begun`, the beginning of a line that frames follow, as base64.
     """
 
-    def __init__(self, rank: int, offset: int, state: dict[str, Any]) -> None:
-        self.rank = rank
+    def __init__(self, rank: int, offset: int, state: dict[str, Any], declared: Sequence[DeclaredPattern] = ()) -> None:
+        self.rank, self._declared = rank, declared
         self.stored = self.position = self.seen = offset
         self.held = False
         self.state = state
         self.undo: Callable[[], None] | None = None  # of the last split, where that is not a matter of bytes
         self._merger: SourceMerger | None = None
+        self._learner: Learner | None = None
+
+    @property
+    def learner(self) -> Learner:
+        """What is known of the lines that the rank prints for people."""
+        if self._learner is None:
+            self._learner = text_metrics.build_learner(self.state.setdefault("text", {}), self._declared)
+        return self._learner
 
     @property
     def merger(self) -> SourceMerger:
@@ -387,8 +416,11 @@ class _LogTail:
 class _ParsedRows:
     """Rows to store after one pass over an attempt."""
 
-    def __init__(self, task_id: str, attempt: int, cluster: Cluster, trainer: TrainerPosition | None) -> None:
-        self._cluster, self._task_id, self._trainer = cluster, task_id, trainer
+    def __init__(
+        self, task_id: str, attempt: int, cluster: Cluster, trainer: TrainerPosition | None, lead: int
+    ) -> None:
+        """`lead`: the lowest rank that reports points; lines for people may come from another one than rank 0."""
+        self._cluster, self._task_id, self._trainer, self._lead = cluster, task_id, trainer, lead
         self._of = {"task_id": task_id, "attempt": attempt}
         self._now = now()
         self.points: list[MetricPoint] = []
@@ -403,11 +435,12 @@ class _ParsedRows:
         self.parameters: list[tuple[int, str, Mapping[str, ParameterValue]]] = []  # rank, source, values
         self.media: dict[tuple[str, str, int], TaskMedia] = {}
         self.replaced_media: list[tuple[str, str, int]] = []
+        self.patterns: list[FoundPattern] = []
         self.losses: list[Finding | loss_anomalies.Resolved] = []
         self.prompts: list[Finding | loss_anomalies.Resolved] = []
 
-    def add(self, tail: _LogTail, text: bytes, records: Iterable[bytes] = ()) -> bool:
-        """Parse the records and lines; return True if there is something to store."""
+    def add(self, tail: _LogTail, text: bytes, records: Iterable[bytes] = (), *, last: bool = False) -> bool:
+        """Parse the records and lines; return True if there is something to store. `last`: the log has ended."""
         rows = False
         for found in filter(None, map(parse_record, records)):
             rows = self._add_record(tail, found) or rows
@@ -419,6 +452,11 @@ class _ParsedRows:
                 case json_lines.PrintedEvent() as said:
                     self._add_event(tail, said)
                     rows = True
+        learned = tail.learner.feed(text)
+        self.patterns += tail.learner.found
+        for one in [*learned, *(tail.learner.flush() if last else ())]:
+            self._add_point(tail, _to_point(one))
+            rows = True
         return rows
 
     def _add_record(self, tail: _LogTail, record: Record) -> bool:
@@ -463,7 +501,8 @@ class _ParsedRows:
     def _add_point(self, tail: _LogTail, point: Point) -> None:
         step = point.step if point.step is not None else self._step_of(tail, point)
         at = self._at(point.time)
-        if tail.rank == 0 and tail.merger.is_best(point):
+        leads = tail.rank == 0 or (tail.rank == self._lead and point.source == points.TEXT)
+        if leads and tail.merger.is_best(point):
             self._record_progress(tail, point, step)
             for one in loss_anomalies.check_point(tail.state.setdefault("losses", {}), step, point.values):
                 self.losses.append(replace(one, since=at.timestamp()) if isinstance(one, Finding) else one)
@@ -473,7 +512,9 @@ class _ParsedRows:
             tail.merger.newly_hidden.clear()
         if not values:
             return
-        row = MetricPoint(**self._of, rank=tail.rank, step=step, at=at, values=values, source=point.source)
+        row = MetricPoint(
+            **self._of, rank=tail.rank, step=step, at=at, values=values, source=point.source, pattern=point.pattern
+        )
         names = ",".join(values)
         if point.source not in (points.JSON, points.TEXT):
             names = f"{point.source}:{names}"
@@ -494,6 +535,7 @@ class _ParsedRows:
         if point.step is not None and not point.is_plain_text:
             self.progress["step"] = step
             self.progress.pop("counted", None)
+            self.progress |= {"total": point.total} if point.total else {}
         elif self.progress.get("counted", "step" not in self.progress):
             self.progress |= {"step": tail.state.get("steps", step), "counted": True}
             self.progress |= {"total": total} if (total := tail.state.get("total")) else {}

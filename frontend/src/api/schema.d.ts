@@ -2018,6 +2018,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/log-patterns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the shapes of lines in the task's logs that became curves. */
+        get: operations["listLogPatterns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/log-patterns/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * @description Switch a pattern on or off, name its fields or leave them out, in all points of the task (member). What is
+         *     switched off or left out is deleted; switched on again, it begins with the next line.
+         */
+        patch: operations["changeLogPattern"];
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/logs": {
         parameters: {
             query?: never;
@@ -4659,6 +4696,34 @@ export interface components {
             code: number;
             message: string;
         };
+        LogPattern: {
+            key: string;
+            /** @description the line, with names in braces */
+            line: string;
+            example: string;
+            enabled: boolean;
+            fields: components["schemas"]["LogPatternField"][];
+        };
+        LogPatternEnvelope: {
+            data: components["schemas"]["LogPattern"];
+            code: number;
+            message: string;
+        };
+        LogPatternField: {
+            /** @description as it is printed */
+            name: string;
+            /** @description the curve's name; empty: it is left out */
+            shownAs: string;
+            unit: string;
+        };
+        LogPatternList: {
+            items: components["schemas"]["LogPattern"][];
+        };
+        LogPatternListEnvelope: {
+            data: components["schemas"]["LogPatternList"];
+            code: number;
+            message: string;
+        };
         MachineTelemetry: {
             /** Format: date-time */
             to: string;
@@ -5460,6 +5525,13 @@ export interface components {
                 [key: string]: string;
             };
             maxRestarts?: number;
+        };
+        PatchedLogPatternRequest: {
+            enabled?: boolean;
+            /** @description printed name -> the curve's name; empty leaves the field out */
+            fields?: {
+                [key: string]: string;
+            };
         };
         PatchedMemberChangeRequest: {
             role: components["schemas"]["Role"];
@@ -12914,6 +12986,72 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskDetailEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listLogPatterns: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogPatternListEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeLogPattern: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                key: string;
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedLogPatternRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogPatternEnvelope"];
                 };
             };
             default: {

@@ -52,6 +52,7 @@ COMMANDS = {
     "why": CommandEntry("why", "why"),
     "logs": CommandEntry("task_output", "logs"),
     "metrics": CommandEntry("task_output", "metrics"),
+    "log-patterns": CommandEntry("log_patterns", "log_patterns"),
     "telemetry": CommandEntry("telemetry", "telemetry"),
     "events": CommandEntry("task_output", "events"),
     "checkpoints": CommandEntry("task_output", "checkpoints"),

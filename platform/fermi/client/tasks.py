@@ -16,6 +16,8 @@ from fermi.client.transport import MAX_OUTAGE_SECONDS, Transport, build_telemetr
 from fermi.client.types import (
     CheckpointItem,
     FirstError,
+    LogPattern,
+    LogPatternList,
     MediaItem,
     MetricItem,
     TaskBrief,
@@ -179,6 +181,19 @@ class Tasks:
             after = page["next"]
             if after is None or not page["items"]:
                 return
+
+    def log_patterns(self, task_id: str) -> LogPatternList:
+        """Return the shapes of printed lines that became curves of the task."""
+        return self._transport.call("GET", _path(task_id, "/log-patterns"))
+
+    def change_log_pattern(
+        self, task_id: str, key: str, *, enabled: bool | None = None, fields: Mapping[str, str] | None = None
+    ) -> LogPattern:
+        """Switch the pattern on or off, name its fields (printed name -> name) or leave them out (empty name), in all
+        points of the task. Return the pattern."""
+        changes = {"enabled": enabled, "fields": fields}
+        body = {name: value for name, value in changes.items() if value is not None}
+        return self._transport.call("PATCH", _path(task_id, f"/log-patterns/{quote(key)}"), json=body)
 
     def telemetry(
         self,

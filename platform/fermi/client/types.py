@@ -912,6 +912,18 @@ class LogLine(TypedDict):
     """
 
 
+class LogPatternField(TypedDict):
+    name: str
+    """
+    as it is printed
+    """
+    shownAs: str
+    """
+    the curve's name; empty: it is left out
+    """
+    unit: str
+
+
 MediaItemKindEnum: TypeAlias = Literal["image", "text", "table", "histogram"]
 
 
@@ -1438,6 +1450,14 @@ class PatchedGroupChangeRequest(TypedDict):
     variables by name, each with the name of a secret of the project whose value it gets
     """
     maxRestarts: NotRequired[int]
+
+
+class PatchedLogPatternRequest(TypedDict):
+    enabled: NotRequired[bool]
+    fields: NotRequired[dict[str, str]]
+    """
+    printed name -> the curve's name; empty leaves the field out
+    """
 
 
 class PatchedProjectRequest(TypedDict):
@@ -3752,6 +3772,21 @@ class LimitsRequest(TypedDict):
     """
     that its files, and what its tasks write, may take together
     """
+
+
+class LogPattern(TypedDict):
+    key: str
+    line: str
+    """
+    the line, with names in braces
+    """
+    example: str
+    enabled: bool
+    fields: list[LogPatternField]
+
+
+class LogPatternList(TypedDict):
+    items: list[LogPattern]
 
 
 MachineTelemetry = TypedDict(

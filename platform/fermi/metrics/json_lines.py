@@ -3,10 +3,9 @@
     {"step": 10, "loss": 2.31, "time": 1763703000.5}         a point; `time` in unix seconds, may be left out
     {"event": "checkpoint", "step": 100, "path": "…"}        an event; may have `time`, too
     {'loss': 1.2, 'learning_rate': 5e-05, 'epoch': 0.5}      the Hugging Face Trainer's: a point without a step
-    iter 10: loss 2.3100, time 250.00ms                      a point; as train.py of karpathy/nanoGPT prints it
-    step 250: train loss 1.2345, val loss 1.3456             the same
 
-A progress bar ends its lines with a carriage return, so that ends a line here as well.
+Lines for people are read by `text_patterns`. A progress bar ends its lines with a carriage return, so that ends a line
+here as well.
 """
 
 import ast
@@ -25,10 +24,7 @@ MAX_LINE_BYTES = 64 << 10
 """Longest line in bytes that is parsed; a longer one is log."""
 
 MAX_DEPTH = 16
-_BEGINNINGS = (b"\n{", b"\niter ", b"\nstep ")
-_NUMBER = rb"([-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|nan|inf))(?![\w.])"
-_PLAIN_LINE = re.compile(rb"(?:iter|step) (\d{1,18}): (?:loss %b|train loss %b(?:, val loss %b)?)" % ((_NUMBER,) * 3))
-_PLAIN_NAMES = ("loss", "train_loss", "val_loss")
+_BEGINNING = b"\n{"
 _NOT_LITERAL = re.compile(rb"(?<=: )(?:-?inf|nan)(?=[,}])")
 
 
@@ -45,13 +41,12 @@ def find_candidates(text: bytes) -> Iterator[bytes]:
     """Yield the lines of `text` that begin as points and events do. `text` holds whole lines that end with a line feed.
     The search runs in C: any other line costs nanoseconds."""
     text = b"\n" + text
-    found = {beginning: text.find(beginning) for beginning in _BEGINNINGS}
-    while there := [(at, beginning) for beginning, at in found.items() if at >= 0]:
-        at, beginning = min(there)
+    at = text.find(_BEGINNING)
+    while at >= 0:
         end = text.index(b"\n", at + 1)
         if end - at <= MAX_LINE_BYTES:
             yield text[at + 1 : end]
-        found[beginning] = text.find(beginning, end)
+        at = text.find(_BEGINNING, end)
 
 
 def find_epoch_line(text: bytes) -> int:
@@ -66,7 +61,7 @@ def parse_line(line: bytes) -> Point | PrintedEvent | None:
     """Return the point or event in the line; None if it is just log. Never raises, and returns nothing that a database
     cannot store."""
     if not line.startswith(b"{"):
-        return _parse_plain(line)
+        return None
     printed = line.startswith(b"{'")
     if not any(word in line for word in ((b"'epoch'", b"'step'") if printed else (b'"step"', b'"event"'))):
         return None
@@ -82,15 +77,6 @@ def parse_line(line: bytes) -> Point | PrintedEvent | None:
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return None
     return _build_point(found, time, printed)
-
-
-def _parse_plain(line: bytes) -> Point | None:
-    found = _PLAIN_LINE.match(line)
-    if found is None:
-        return None
-    step, *numbers = found.groups()
-    told = {name: parse_number(float(one)) for name, one in zip(_PLAIN_NAMES, numbers, strict=True) if one is not None}
-    return Point(int(step), told, None, TEXT, is_plain_text=True)
 
 
 def _build_point(found: Mapping[str, Any], time: float | None, printed: bool) -> Point | None:

@@ -17,13 +17,17 @@ CALL_PRIORITY = 3
 class Point:
     """Numbers at a step. `step` None: the source has none. Values that were not finite are None. `is_plain_text`:
     parsed from a line for people, whose numbers may begin at 0: where optimizer steps are counted, these are used for
-    progress."""
+    progress. `pattern`: the key of the lines' pattern (`text_patterns`), with `total`, of how many steps, and
+    `seconds_left`, where lines say that."""
 
     step: int | None
     values: Mapping[str, float | None]
     time: float | None
     source: str = JSON
     is_plain_text: bool = False
+    pattern: str = ""
+    total: int | None = None
+    seconds_left: float | None = None
 
 
 def get_priority(source: str) -> int:

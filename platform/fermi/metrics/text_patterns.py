@@ -92,9 +92,12 @@ class _Observation:
 class KnownPattern(Protocol):
     """A pattern that a project gives (`known_patterns`)."""
 
-    key: str
-    template: str
-    first: bytes
+    @property
+    def key(self) -> str: ...
+    @property
+    def template(self) -> str: ...
+    @property
+    def first(self) -> bytes: ...
 
     def match(self, text: str) -> tuple[list[tuple[int, int, int]], dict[str, float | None]] | None:
         """Return the counters and values of a line; None if it is of another shape."""
@@ -338,7 +341,7 @@ class Learner:
             if chosen < 0:
                 return
         (tracker,) = entry["trackers"].values()
-        before, place = tracker["s"], tracker.get("b", 0)
+        before, place = tracker.get("s"), tracker.get("b", 0)
         kind, at, total = counters[chosen]
         step = _advance(tracker, kind, at, total, epoch)
         if step == before:
@@ -397,6 +400,20 @@ class Learner:
         if size > MAX_STATE_BYTES:
             self.state.pop("block", None)
             self.state.pop("table", None)
+
+
+def carry_over(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state with which a learner begins the log of the next attempt: the accepted patterns, no positions."""
+    shapes: dict[str, Any] = {}
+    for key, entry in state.get("shapes", {}).items():
+        if entry.get("on"):
+            kept = {name: entry[name] for name in ("rank", "on", "chosen", "kind")}
+            trackers = {
+                chosen: {name: tracker[name] for name in ("n", "z", "w") if name in tracker}
+                for chosen, tracker in entry["trackers"].items()
+            }
+            shapes[key] = {**kept, "trackers": trackers}
+    return {"shapes": shapes} if shapes else {}
 
 
 def _differ(before: Mapping[str, float | None], after: Mapping[str, float | None]) -> bool:

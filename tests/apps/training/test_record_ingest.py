@@ -141,15 +141,19 @@ def test_a_line_without_end_between_frames_is_bounded(task: Task) -> None:
 
 
 def test_the_same_loss_from_a_line_and_a_tracker_is_one_series(task: Task) -> None:
-    for step in range(1, 5):
+    for step in range(1, 7):
         write(task, frame(step, **{"train/loss": step / 3}))
         write(task, f"iter {step}: loss {step / 3:.2f}, time 12.00ms\n")
         LogReader(task, 1).read()
-    assert list_points() == [("wandb", step, {"train/loss": step / 3}) for step in range(1, 5)]
+    found = list_points()
+    assert [one for one in found if one[0] == "wandb"] == [
+        ("wandb", step, {"train/loss": step / 3}) for step in range(1, 7)
+    ]
+    assert [one for one in found if one[0] == "text"] == [("text", step, {"time": 12.0}) for step in range(1, 7)]
     task.refresh_from_db()
-    assert task.progress == {"step": 4, "loss": 4 / 3}
+    assert task.progress == {"step": 6, "loss": 2}
     losses = LogCursor.objects.get(task=task, rank=0).state["losses"]
-    assert losses["train/loss"]["count"] == 4
+    assert losses["train/loss"]["count"] == 6
 
 
 def test_values_that_differ_stay_two_series(task: Task) -> None:

@@ -108,39 +108,3 @@ def test_lines_that_start_with_a_brace_are_found_unless_too_long() -> None:
     text = b"{1}\nplain {0}\n {0}\n\n{2}\n" + long + b"\n" + exact + b"\n{3}\n"
     assert list(find_candidates(text)) == [b"{1}", b"{2}", exact, b"{3}"]
     assert list(find_candidates(b"")) == []
-    mixed = b"iter 0: a\nstep by\n{1}\n iter\nstep 2: b\niter 3: c\nepoch 1\n{2}\n"
-    assert list(find_candidates(mixed)) == [b"iter 0: a", b"step by", b"{1}", b"step 2: b", b"iter 3: c", b"{2}"]
-
-
-@pytest.mark.parametrize(
-    ("line", "point"),
-    [
-        ("iter 10: loss 2.3100, time 250.00ms, mfu 1.2%", Point(10, {"loss": 2.31}, None, TEXT, is_plain_text=True)),
-        (
-            "step 250: train loss 1.5, val loss 2.5",
-            Point(250, {"train_loss": 1.5, "val_loss": 2.5}, None, TEXT, is_plain_text=True),
-        ),
-        ("step 5: loss 1e-3", Point(5, {"loss": 0.001}, None, TEXT, is_plain_text=True)),
-        ("iter 10: loss nan, time 1.00ms", Point(10, {"loss": None}, None, TEXT, is_plain_text=True)),
-    ],
-)
-def test_known_human_readable_lines_are_points(line: str, point: Point) -> None:
-    assert parse_line(line.encode()) == point
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "iter 10: lossy 2.3",
-        "iter x: loss 2.3",
-        "step 1: loss 2.3.4",
-        "step 99999999999999999999: loss 1",
-        "iter 1: loss",
-        "step -1: loss 2",
-        "iter 1: loss 2.3ms",
-        "step 3: train loss 1, val loss x, loss 3",
-    ],
-)
-def test_similar_lines_are_plain_log(line: str) -> None:
-    found = parse_line(line.encode())
-    assert found is None or "val_loss" not in found.values

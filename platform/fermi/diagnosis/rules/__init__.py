@@ -12,6 +12,11 @@
     instead = [{where = "emulated", code = "NODE_WITHOUT_GPU"}]   of ours: reported by another code where the platform
                                                     knows this of the job (`diagnosis.facts`)
 
+A project's file may also name printed lines that are points of curves (`fermi.metrics.known_patterns`):
+
+    [[metric]]
+    line = "iter {step}: loss {loss}, time {}ms"      `{step}`, `{iter}`, `{epoch}`, `{batch}` count; `{}` is left out
+
 Texts: `[PORT_IN_USE.en]` and `.zh` with `message` and `hint`, as in `fermi.messages`; in a project's own rules one
 `message` and one `hint`, in the language that its people read. Beside a rule's own placeholders they may name `rank`,
 `node` and `at`.
@@ -28,12 +33,16 @@ from typing import Any
 
 from fermi.diagnosis import Level
 from fermi.diagnosis.actions import ACTIONS, ActionCode
-from fermi.diagnosis.rules.line_patterns import LinePattern, RuleError, parse_pattern
+from fermi.diagnosis.rules.line_patterns import METRIC_NAME, LinePattern, RuleError, parse_pattern
 
 FOLDER = Path(__file__).parent
 PROJECT_RULE = "PROJECT_RULE"
 """The code of what a project's own rule found; `rule`, `message` and `hint` say which and what."""
 KNOWN_PARAMS = frozenset({"rank", "node", "at"})
+METRICS = "metric"
+METRIC_COUNTERS = frozenset({"step", "iter", "epoch", "batch"})
+METRIC_TOTALS = frozenset({"total", "epochs"})
+MAX_METRICS = 50
 MAX_RULES, MAX_LINES, MAX_TEXT_LENGTH, MAX_BYTES = 200, 20, 1000, 64 << 10
 _CODE = re.compile(r"[A-Z][A-Z0-9_]{1,39}$")
 _KEYS = frozenset({"lines", "level", "actions", "elsewhere", "follows", "message", "hint"})
@@ -146,9 +155,13 @@ def parse_rules(text: str) -> tuple[list[Rule], list[RuleProblem]]:
         return [], [RuleProblem(line, "RULES_NOT_TOML", {"detail": str(error)})]
     except RecursionError:
         return [], [RuleProblem(1, "RULES_NOT_TOML", {"detail": "nested too deep"})]
+    problems = [
+        RuleProblem(_find_metric(text, index), one.code, {"rule": METRICS, **one.params})
+        for index, one in _check_metrics(table.pop(METRICS, []))
+    ]
     if len(table) > MAX_RULES:
         return [], [RuleProblem(1, "RULES_TOO_MANY", {"limit": MAX_RULES})]
-    rules, problems = [], []
+    rules = []
     for code, entry in table.items():
         wrong = list(_check_rule(code, entry))
         line = _find_line(text, code)
@@ -156,6 +169,51 @@ def parse_rules(text: str) -> tuple[list[Rule], list[RuleProblem]]:
         if not wrong:
             rules.append(_build_rule(code, entry))
     return rules, problems
+
+
+def parse_metric_lines(text: str) -> list[LinePattern]:
+    """Return the printed lines that are points of curves, of a project's file; what is wrong is left out."""
+    try:
+        entries = tomllib.loads(text).get(METRICS, [])
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return []
+    wrong = {index for index, _ in _check_metrics(entries)}
+    if not isinstance(entries, list):
+        return []
+    return [
+        parse_pattern(entry["line"], METRIC_NAME)
+        for index, entry in enumerate(entries[:MAX_METRICS])
+        if index not in wrong
+    ]
+
+
+def _check_metrics(entries: Any) -> Iterator[tuple[int, RuleError]]:
+    """Yield the index and what is wrong of each wrong entry."""
+    if not isinstance(entries, list) or len(entries) > MAX_METRICS:
+        yield 0, RuleError("RULE_VALUE", key=METRICS, allowed=f"1-{MAX_METRICS} [[{METRICS}]]")
+        return
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, dict) or not isinstance(entry.get("line"), str):
+            yield index, RuleError("RULE_VALUE", key="line", allowed='"iter {step}: loss {loss}"')
+            continue
+        for key in entry.keys() - {"line"}:
+            yield index, RuleError("RULE_KEY", key=key, allowed="line")
+        try:
+            names = parse_pattern(entry["line"], METRIC_NAME).names
+        except RuleError as wrong:
+            yield index, wrong
+            continue
+        if not names & METRIC_COUNTERS or not names - METRIC_COUNTERS - METRIC_TOTALS:
+            allowed = ", ".join(f"{{{name}}}" for name in sorted(METRIC_COUNTERS))
+            yield index, RuleError("RULE_VALUE", key="line", allowed=f"{allowed} + {{loss}}, …")
+
+
+def _find_metric(text: str, index: int) -> int:
+    """Return the line of the file in which the metric with this index begins."""
+    begins = [
+        number for number, line in enumerate(text.splitlines(), 1) if line.replace(" ", "").startswith(f"[[{METRICS}]]")
+    ]
+    return begins[index] if index < len(begins) else 1
 
 
 def _find_line(text: str, code: str) -> int:

@@ -29,7 +29,8 @@ MAX_PATTERN_LENGTH = 500
 MAX_TRIES = 16
 MAX_VALUE_LENGTH = 300
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_NAME = re.compile(r"[a-z][a-zA-Z0-9]{0,30}$")
+RULE_NAME = re.compile(r"[a-z][a-zA-Z0-9]{0,30}$")
+METRIC_NAME = re.compile(r"[^\W\d][\w./@-]{0,59}$")
 
 
 class RuleError(ValueError):
@@ -110,8 +111,8 @@ def parse_size(text: str) -> float:
     return float(found[1]) * 1024 ** " KMGTPE".index(found[2] or " ") if found else 0.0
 
 
-def parse_pattern(text: str) -> LinePattern:
-    """Return the parsed pattern. Raises RuleError."""
+def parse_pattern(text: str, names: re.Pattern[str] = RULE_NAME) -> LinePattern:
+    """Return the parsed pattern, whose placeholders have `names`. Raises RuleError."""
     if len(text) > MAX_PATTERN_LENGTH or "\n" in text:
         raise RuleError("RULE_LINE_TOO_LONG", limit=MAX_PATTERN_LENGTH)
     pieces: list[str | Placeholder] = [""]
@@ -124,7 +125,7 @@ def parse_pattern(text: str) -> LinePattern:
         elif match[1] is None:
             raise RuleError("RULE_BRACE", text=text)
         else:
-            pieces.append(_parse_placeholder(match[1], text, pieces))
+            pieces.append(_parse_placeholder(match[1], text, pieces, names))
     _append_text(pieces, text[at:])
     if isinstance(pieces[0], Placeholder) or len(pieces[0]) < MIN_FIRST_LENGTH:
         raise RuleError("RULE_BEGINS_WITH_A_HOLE", text=text, least=MIN_FIRST_LENGTH)
@@ -138,9 +139,11 @@ def _append_text(pieces: list[str | Placeholder], words: str) -> None:
         pieces.append(words)
 
 
-def _parse_placeholder(placeholder: str, text: str, pieces: Sequence[str | Placeholder]) -> Placeholder:
+def _parse_placeholder(
+    placeholder: str, text: str, pieces: Sequence[str | Placeholder], names: re.Pattern[str]
+) -> Placeholder:
     name, _, kind = placeholder.partition(":")
-    if (name and not _NAME.match(name)) or (kind and kind not in KIND_PATTERNS):
+    if (name and not names.match(name)) or (kind and kind not in KIND_PATTERNS):
         raise RuleError("RULE_HOLE", hole=placeholder, allowed=", ".join(KIND_PATTERNS))
     if isinstance(pieces[-1], Placeholder):
         raise RuleError("RULE_HOLES_TOUCH", text=text)
