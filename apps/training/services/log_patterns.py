@@ -23,7 +23,8 @@ def list_patterns(user: User, task_id: str) -> list[dict[str, Any]]:
 def change_pattern(user: User, task_id: str, key: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Switch a pattern on or off (`enabled`), name its fields or leave them out (`fields`: original name -> name, empty
     to leave it out), in all points: those stored are rewritten, later ones follow. Points of a pattern that is switched
-    off, and values that are left out, are deleted. Raises ApiError 404 for an unknown pattern or field."""
+    off, and values that are left out, are deleted. Raises ApiError 404 for an unknown pattern or field,
+    409 where two fields would have one name."""
     task = find_task(user, task_id, Role.MEMBER)
     with transaction.atomic():
         transitions.lock_row_order(task.pk)
@@ -37,6 +38,9 @@ def change_pattern(user: User, task_id: str, key: str, changes: Mapping[str, Any
             if (before := row.fields[name]["name"]) and before != shown:
                 renamed[before] = shown
             row.fields[name]["name"] = shown
+        shown_names = [entry["name"] for entry in row.fields.values() if entry["name"]]
+        if len(set(shown_names)) < len(shown_names):
+            raise ApiError(409, "LOG_PATTERN_NAME_TAKEN", line=row.line)
         row.enabled = changes.get("enabled", row.enabled)
         row.save(update_fields=["fields", "enabled"])
         points = MetricPoint.objects.filter(task=task, pattern=key)

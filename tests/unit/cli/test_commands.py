@@ -200,6 +200,22 @@ def test_metrics_have_a_column_for_each_number(api: FakeApi, command: Command) -
     assert json.loads(command("metrics", "task-1", "--last", "1", "-o", "json").out)["items"] == points[1:]
 
 
+def test_log_patterns_are_listed_and_changed(api: FakeApi, command: Command) -> None:
+    fields = [{"name": "loss", "shownAs": "loss", "unit": ""}, {"name": "time", "shownAs": "", "unit": "ms"}]
+    pattern = {"key": "abc", "line": "iter {iter}: loss {loss}", "example": "iter 1", "enabled": True, "fields": fields}
+    api.on("GET", f"{TASK}/log-patterns", data({"items": [pattern]}))
+    api.on("PATCH", f"{TASK}/log-patterns/abc", data(pattern))
+    out = command("log-patterns", "task-1").out
+    assert "iter {iter}: loss {loss}" in out
+    assert "loss, time (ms) → –" in out
+    command("log-patterns", "task-1", "--off", "1", "--rename", "loss=train_loss", "--ignore", "time")
+    sent = [request.body for request in api.list_requests("PATCH", f"{TASK}/log-patterns/abc")]
+    assert sent == [{"enabled": False}, {"fields": {"time": "", "loss": "train_loss"}}]
+    assert command("log-patterns", "task-1", "--off", "2").code == 2
+    assert command("log-patterns", "task-1", "--rename", "loss").code == 2
+    assert command("log-patterns", "task-1", "--ignore", "nope").code == 2
+
+
 def test_logs_are_printed_as_they_are_and_as_json_lines(api: FakeApi, command: Command) -> None:
     lines = [{"rank": 1, "offset": 0, "text": '[bold]{"step": 1}'}]
     api.on("GET", f"{TASK}/logs", data({"rank": "all", "attempt": 1, "lines": lines, "cursor": "c", "end": True}))
