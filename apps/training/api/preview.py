@@ -15,9 +15,8 @@ from apps.training.services.packages import PackageReport
 from apps.training.services.preview import PlatformChoice, TaskPreview, mask_secrets
 from fermi.jobs import run_location
 from fermi.jobs.spec import LATE_TEXTS, JobSpec, Plan, Rendered, resolve
-from fermi.planning import plugins, summary
+from fermi.planning import entry, plugins, summary
 from fermi.planning.resume_rules import ProposedRule
-from fermi.runner import placeholders
 
 
 def serialize_preview(preview: TaskPreview) -> dict[str, Any]:
@@ -65,7 +64,7 @@ def _serialize_rendered(rendered: tuple[Plan, Rendered] | None, secrets: Mapping
     plan, sent = rendered
     files, artifacts = task_presenter.serialize_artifacts(sent.to_json()["artifacts"])
     ranks = _serialize_ranks(plan, secrets)
-    command = [placeholders.fill_text(resolve(word, LATE_TEXTS), ranks[0]["env"]) for word in plan.nodes[0].command]
+    command = [entry.fill_text(resolve(word, LATE_TEXTS), ranks[0]["env"]) for word in plan.nodes[0].command]
     return {"ranks": ranks, "files": files, "artifacts": artifacts, "command": command}
 
 
@@ -123,7 +122,7 @@ def _serialize_ranks(plan: Plan, secrets: Mapping[str, str]) -> list[dict[str, A
                 "environmentId": node.node.id,
                 "environmentName": node.node.name,
                 "device": process.device,
-                "env": placeholders.fill_env(
+                "env": entry.fill_env(
                     {
                         **shared,
                         **secrets,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from fermi.jobs.spec import Entrypoint, JobSpec, Problem
 from fermi.planning import variables
-from fermi.runner.placeholders import VARIABLES
+from fermi.runner.placeholders import VARIABLES, fill_env, fill_text  # noqa: F401 (for others)
 
 MAX_SCRIPT_BYTES = 64 << 10
 """Bytes of a script that are examined."""

@@ -29,6 +29,9 @@ VARIABLES = {
     "port": "MASTER_PORT",
 }
 """The variable of a rank whose value each placeholder stands for."""
+WORLD_SIZE_VARIABLE = "FERMI_WORLD_SIZE"
+LAUNCHER_VARIABLES = {"world_size": WORLD_SIZE_VARIABLE, "nnodes": "NNODES", "nproc_per_node": "NPROC_PER_NODE"}
+"""The variables of a command that starts the ranks of its node itself, and has none of a rank."""
 JOINED = {"dist_url": "tcp://{master}:{port}"}
 """Placeholders that stand for several others."""
 PARTS = {"resume_folder": 0, "resume_name": 2}
@@ -52,7 +55,8 @@ def fill_text(text: str, env: Mapping[str, str]) -> str:
         if name in PARTS:
             path = env.get(VARIABLES["resume_from"])
             return match[0] if path is None else path.rstrip("/").rpartition("/")[PARTS[name]]
-        return env.get(VARIABLES[name], match[0])
+        unknown = env.get(LAUNCHER_VARIABLES.get(name, ""), match[0])
+        return env.get(VARIABLES[name], unknown)
 
     return _TOKEN.sub(value, text) if "{" in text else text
 

@@ -33,6 +33,11 @@ def test_an_address_of_which_a_part_is_not_known_stays_a_placeholder() -> None:
     assert placeholders.fill_text("{dist_url}", {"MASTER_ADDR": "10.0.0.1"}) == "{dist_url}"
 
 
+def test_a_command_that_starts_ranks_itself_has_the_counts_as_well() -> None:
+    env = {"NNODES": "2", "NPROC_PER_NODE": "8", "FERMI_WORLD_SIZE": "16", "NODE_RANK": "1"}
+    assert placeholders.fill_text("{nnodes} {nproc_per_node} {world_size} {node_rank} {rank}", env) == "2 8 16 1 {rank}"
+
+
 def test_secrets_and_platform_variables_are_not_expanded() -> None:
     given = {**ENV, "OUT": "{rank}.log", "KEY": "{rank}", "FERMI_HYPERPARAMETERS": '{"a": "{rank}"}'}
     assert placeholders.fill_env(given, ["KEY"]) == {**given, "OUT": "3.log"}
