@@ -24,7 +24,7 @@ from fermi.diagnosis import Level, loss_anomalies
 from fermi.jobs.causes import RANK_CODES
 from fermi.jobs.errors import BackendError, UnknownNameError
 from fermi.jobs.spec import JobSpec
-from fermi.runner.checkpoint_layouts import WEIGHT_LAYOUTS
+from fermi.metrics.records import WEIGHT_LAYOUTS
 
 MAX_CHECKPOINTS_CHECKED = 20
 """Most checkpoints that the backend is asked for before the search ends."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from apps.training.models import Checkpoint, CheckpointSource, Task
-from fermi.runner.checkpoint_layouts import WEIGHT_LAYOUTS
+from fermi.metrics.records import WEIGHT_LAYOUTS
 
 LOSS_NAMES = ("val_loss", "valid_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss", "val loss")
 MAX_MARKED = 500

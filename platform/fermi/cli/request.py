@@ -39,6 +39,7 @@ class RequestFlags:
     module: str | None = None
     command: bool = False
     processes: str | None = None
+    resume_with: str | None = None
     args: tuple[str, ...] = ()
     project: str | None = None
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -52,6 +53,7 @@ def build_request(file: Mapping[str, Any], flags: RequestFlags, names: NameResol
     fields.apply_flags(request, flags.fields)
     request = {"launchMode": NEW if request.get("newEnvironments") else EXISTING, **request}
     _set_entrypoint(request, flags)
+    _set_resume_rule(request, flags)
     enabled = read_section(request, DISTRIBUTED_CONFIG, dict)
     _set_environments(request, flags, names, distributed=bool(enabled and enabled.get("enabled", True)))
     if spares := list(flags.spares) or read_section(request, "spareEnvironmentIds", list):
@@ -60,6 +62,21 @@ def build_request(file: Mapping[str, Any], flags: RequestFlags, names: NameResol
         request["projectId"] = names.project(project)
     _set_data(request, flags, names)
     return request
+
+
+def _set_resume_rule(request: dict[str, Any], flags: RequestFlags) -> None:
+    """Set how the script is told to resume. Raise click.UsageError."""
+    if not flags.resume_with:
+        return
+    try:
+        words = shlex.split(flags.resume_with)
+    except ValueError as error:
+        raise click.UsageError(f"--resume-with: {error}") from error
+    entrypoint = read_section(request, "entrypoint", dict)
+    if not entrypoint:
+        raise click.UsageError(_("RESUME_NEEDS_SCRIPT"))
+    rule = {"itself": True} if words == ["self"] else {"args": words}
+    request["entrypoint"] = {**entrypoint, "resume": rule}
 
 
 def _set_entrypoint(request: dict[str, Any], flags: RequestFlags) -> None:

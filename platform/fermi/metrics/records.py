@@ -17,6 +17,7 @@ import orjson
 
 from fermi.metrics.parameters import MAX_NAMES, ParameterValue, flatten_parameters
 from fermi.metrics.points import JSON, TEXT, Point, parse_integer, parse_number
+from fermi.runner.checkpoint_layouts import WEIGHT_LAYOUTS  # noqa: F401 (for others)
 from fermi.schema import sanitize
 
 RESERVED_SOURCES = (JSON, TEXT)

@@ -333,3 +333,13 @@ def test_a_command_that_is_given_as_a_command_runs_as_it_is(names: NameResolver)
 def test_words_that_start_nothing_are_refused(names: NameResolver) -> None:
     with pytest.raises(click.UsageError, match="starts no training"):
         built(names, environments=("env-001",), args=("pip", "install", "torch"))
+
+
+def test_how_a_script_resumes_is_given_as_words(names: NameResolver) -> None:
+    made = built(names, environments=("env-001",), script="train.py", resume_with="--resume_from '{path}' --at={step}")
+    assert made["entrypoint"]["resume"] == {"args": ["--resume_from", "{path}", "--at={step}"]}
+    made = built(names, environments=("env-001",), script="train.py", resume_with="self")
+    assert made["entrypoint"]["resume"] == {"itself": True}
+    for flags in ({"resume_with": "--resume"}, {"script": "train.py", "resume_with": "'unclosed"}):
+        with pytest.raises(click.UsageError):
+            built(names, environments=("env-001",), **flags)

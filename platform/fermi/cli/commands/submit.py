@@ -25,7 +25,7 @@ PREVIEW_TIMEOUT_SECONDS = 15.0
 """How long `preview` waits for what environments have installed."""
 CODE_OPTIONS = ("code", "code_env", "git", "revision", "git_secret", "requirements")
 RESOLVED_OPTIONS = ("environments", "spares", "master", "dataset", "model", "script", "module", "command", "processes",
-                    "args", "project")  # fmt: skip
+                    "resume_with", "args", "project")  # fmt: skip
 
 
 def add_request_options(function: Function) -> Function:
@@ -44,6 +44,7 @@ def add_request_options(function: Function) -> Function:
             click.option("--module", metavar="MODULE", help=_("OPTION_MODULE")),
             click.option("--command", is_flag=True, help=_("OPTION_COMMAND")),
             click.option("--processes", type=click.Choice(["gpu", "node"]), help=_("OPTION_PROCESSES")),
+            click.option("--resume-with", metavar="WORDS", help=_("OPTION_RESUME_WITH")),
             click.option("--project", help=_("OPTION_SUBMIT_PROJECT")),
             click.option("--code", metavar="FOLDER", help=_("OPTION_CODE")),
             click.option("--code-env", metavar="master[:FOLDER]", help=_("OPTION_CODE_ENV")),
