@@ -298,8 +298,14 @@ class JobSpec:
         return build_run_name(self.task_id, self.attempt)
 
     def build_watch_options(self) -> dict[str, Any]:
-        """Return how a node runner watches its ranks, as keys of a node's spec: the same on every engine."""
-        return {"pulse": self.pulse, "hang_seconds": self.hang_seconds}
+        """Return how a node runner starts and watches its ranks, as keys of a node's spec: the same on every engine."""
+        started = {"processes": "node"} if self.starts_ranks else {}
+        return {"pulse": self.pulse, "hang_seconds": self.hang_seconds, **started}
+
+    @property
+    def starts_ranks(self) -> bool:
+        """Whether one process per node is started, which starts the others."""
+        return self.entrypoint is not None and self.entrypoint.starts_ranks
 
     @property
     def head(self) -> Node:

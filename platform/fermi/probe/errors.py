@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 MAX_MESSAGE_LENGTH = 500
+MAX_FAILURES = 64
 
 _PROBE_FOLDER = os.path.dirname(os.path.abspath(__file__))
 _FOREIGN_FOLDERS = (
@@ -24,11 +25,12 @@ def describe_error(error: BaseException, traceback: TracebackType | None) -> dic
     file, line, function = _find_syntax_error(error) or _find_innermost(traceback)
     return {
         "type": type(error).__qualname__,
-        "message": _shorten_message(error),
+        "message": _shorten_text(_read_message(error)),
         "file": make_relative(file),
         "line": line,
         "function": function,
         "at": time.time(),
+        **_describe_started_ranks(error),
     }
 
 
@@ -56,13 +58,48 @@ def _find_syntax_error(error: BaseException) -> tuple[str, int, str] | None:
     return None
 
 
-def _shorten_message(error: BaseException) -> str:
-    """Return the message; a long one with its beginning and end: an exception of a DataLoader's worker has its reason
-    last."""
+def _describe_started_ranks(error: BaseException) -> dict[str, Any]:
+    """Return what the exception of a launcher says of the ranks that it has started: `failures` (local rank, exit code)
+    with the first one first, and `type` and `message` of that one's own exception where it is known.
+
+    torch's elastic launcher raises ChildFailedError (torch 2.13, distributed/elastic/multiprocessing/errors):
+    `failures` by rank, each with `local_rank`, `exitcode`, `timestamp` and `message`, which is an exception's where the
+    rank wrote one. `torch.multiprocessing` raises ProcessRaisedException, whose `msg` ends with the traceback, and
+    ProcessExitedException with an `exit_code` (torch/multiprocessing/spawn.py)."""
     try:
-        text = str(error).strip()
+        if type(error).__name__ == "ChildFailedError":
+            ends = sorted(error.failures.values(), key=lambda one: one.timestamp)  # type: ignore[attr-defined]
+            found = {"failures": [[one.local_rank, one.exitcode] for one in ends[:MAX_FAILURES]]}
+            said = ends[0].message
+            return {**found, **_split_exception(str(said["message"] if isinstance(said, dict) else said))}
+        if type(error).__name__ == "ProcessRaisedException":
+            last = error.msg.strip().rpartition("\n")[2]  # type: ignore[attr-defined]
+            return {"failures": [[error.error_index, 1]], **_split_exception(last)}  # type: ignore[attr-defined]
+        if type(error).__name__ == "ProcessExitedException":
+            return {"failures": [[error.error_index, error.exit_code]]}  # type: ignore[attr-defined]
+    except Exception:  # of another version
+        pass
+    return {}
+
+
+def _split_exception(text: str) -> dict[str, str]:
+    """Return `type` and `message` of an exception as tracebacks end with it; nothing for any other text."""
+    name, _, message = text.partition(": ")
+    if not name.replace(".", "").isidentifier() or (not name[:1].isupper() and "." not in name):
+        return {}
+    return {"type": name.rpartition(".")[2], "message": _shorten_text(message)}
+
+
+def _read_message(error: BaseException) -> str:
+    try:
+        return str(error).strip()
     except Exception:  # the user's own
         return ""
+
+
+def _shorten_text(text: str) -> str:
+    """Return the text; a long one with its beginning and end: an exception of a DataLoader's worker has its reason
+    last."""
     half = MAX_MESSAGE_LENGTH // 2 - 2
     return text if len(text) <= MAX_MESSAGE_LENGTH else f"{text[:half]} … {text[-half:]}"
 

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 
-from . import stack_writer
+from . import records, stack_writer
 from .shared_page import MAGIC, PAGE_BYTES, PHASES, PULSE_VARIABLE, SharedPage
 
 STACK_SIGNAL = 23  # SIGURG
@@ -40,20 +40,32 @@ TYPE_CHECKING = False  # `typing` and `signal` are slow to import, and this is b
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .inner_ranks import InnerRanks
+
 _SITE_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 
 class ProgressWriter:
-    """Writes the page of a rank. `mine`: this process owns it."""
+    """Writes the page of a rank. `mine`: this process owns it. `ranks`: those of the node, where its command starts
+    them; `local_rank`: which of them this process is, None: the page is the launcher's."""
 
-    def __init__(self, page: int, stacks: int, records: int) -> None:
-        self.descriptors = (page, stacks, records)
-        self.page = SharedPage(page)
+    def __init__(
+        self, page: int, stacks: int, records: int, ranks: InnerRanks | None = None, local_rank: int | None = None
+    ) -> None:
+        self.ranks, self.local_rank = ranks, local_rank
         self.mine = self.trains = self.over = False
         self.main = threading.get_ident()
         self._begin()
+        self._watch((page, stacks, records))
+
+    def _watch(self, descriptors: tuple[int, int, int]) -> None:
+        """Use this page, which is this process's unless another one has it."""
+        self.descriptors = descriptors
+        self.page = SharedPage(descriptors[0])
         if self._lock(WATCH_LOCK):
             self._take()
+            if self.ranks and self.local_rank is not None:
+                self.ranks.redirect_output(self.local_rank)
 
     def _begin(self) -> None:
         self.steps = self.evaluations = self.compiles = self.recompiled = 0
@@ -90,6 +102,7 @@ class ProgressWriter:
         """Called when this process steps, or is about to: return True if it may write."""
         if self.trains:
             return True
+        self.becomes(0)  # it trains without a launcher's number, and in no group
         if self.over or not self._lock(TRAIN_LOCK):
             self.over, self.mine = True, False
             return False
@@ -150,15 +163,38 @@ class ProgressWriter:
             self.page.number("recompiled", self.recompiled)
             self.page.number("recompiled_at", self.steps)
 
-    def meets(self, world_size: object) -> None:
-        """Record that it makes a process group of so many ranks; the first group has all of them."""
+    def meets(self, world_size: object, rank: object = None) -> None:
+        """Record that it makes a process group of so many ranks, as this one; the first group has all of them."""
+        if self.ranks:
+            self.becomes(self.ranks.find_joining_rank(rank, world_size))
         if isinstance(world_size, int) and world_size > 0 and not self.world_size and self.owns():
             self.world_size = world_size
             self.page.number("world_size", world_size)
 
-    def joins(self, rank: object) -> None:
+    def becomes(self, local_rank: int | None) -> None:
+        """Let a process of a launcher that is not known to be a rank be this rank of the node from now on. Never
+        raises."""
+        if self.ranks is None or self.local_rank is not None or local_rank is None:
+            return
+        try:
+            descriptors = self.ranks.open_files(local_rank)
+            if self.mine:
+                self.page.number("pid", 0)  # its thread that writes stacks ends
+            self.mine, self.local_rank = False, local_rank
+            records.open_queue(descriptors[2])
+            self._watch(descriptors)
+        except Exception:
+            pass
+
+    def joins(self, rank: object, world_size: object = None) -> None:
         """Record that it joins the group of all as this rank. Not for processes of `multiprocessing`, which make a
-        group of their own."""
+        group of their own; unless a command starts the ranks of its node: then they are these."""
+        if self.ranks:
+            self.becomes(self.ranks.find_joining_rank(rank, world_size))
+            ours = None if self.local_rank is None else self.ranks.first + self.local_rank
+            if isinstance(rank, int) and ours is not None and rank not in (-1, ours) and self.owns():
+                self.page.number("joined_as", 1 + rank)
+            return
         own, started = os.environ.get("RANK"), sys.modules.get("multiprocessing.process")
         is_child = started is not None and started.parent_process() is not None
         if isinstance(rank, int) and rank >= 0 and own and str(rank) != own and not is_child and self.owns():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from fermi.probe.inner_ranks import RANKS_VARIABLE
 from fermi.probe.records import RANK_VARIABLE
 from fermi.probe.shared_page import PAGE_BYTES, PULSE_VARIABLE
 
@@ -39,6 +40,31 @@ class RankFiles(NamedTuple):
         """Close all."""
         for descriptor in self:
             os.close(descriptor)
+
+
+class LauncherFiles(NamedTuple):
+    """Files of a process that starts its node's ranks itself, and of these ranks from `first` on. `output`: device and
+    inode of its output, which is the first rank's; `outputs`: descriptors that lead to the others' logs."""
+
+    own: RankFiles
+    first: int
+    output: tuple[int, int]
+    ranks: Sequence[RankFiles]
+    outputs: Sequence[int]
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables for this process, which is the launcher: its processes may close what they inherit, and
+        find the files through it."""
+        device, inode = self.output
+        files = [",".join(map(str, (*one, log))) for one, log in zip(self.ranks, (-1, *self.outputs))]  # noqa: B905
+        found = self.own.environment(env)
+        named = ";".join([str(os.getpid()), str(self.first), f"{device}:{inode}", *files])
+        return {**found, PULSE_VARIABLE: f"{found[PULSE_VARIABLE]},{os.getpid()}", RANKS_VARIABLE: named}
+
+    def inherit(self) -> None:
+        """Make the descriptors inheritable, in the child that executes the program."""
+        for descriptor in (*self.own, *(one for files in self.ranks for one in files), *self.outputs):
+            os.set_inheritable(descriptor, True)
 
 
 def create_rank_files() -> RankFiles:

@@ -7,6 +7,7 @@ import os
 import threading
 
 from . import imports, prompts, records
+from .inner_ranks import InnerRanks
 from .rank import ProgressWriter
 from .shared_page import PULSE_VARIABLE
 
@@ -17,7 +18,11 @@ def start() -> ProgressWriter | None:
     if PULSE_VARIABLE not in os.environ:
         return None
     page, stacks, queue, *watcher = map(int, os.environ[PULSE_VARIABLE].split(","))
-    if not _are_ours(page, stacks, queue):
+    ranks = InnerRanks.from_env(os.environ)
+    local_rank = ranks.find_local_rank() if ranks else None
+    if ranks and local_rank is not None:
+        page, stacks, queue = ranks.open_files(local_rank)
+    elif not _are_ours(page, stacks, queue):
         if not watcher:
             return None
         # what started this process has closed them; its own are still open
@@ -26,7 +31,7 @@ def start() -> ProgressWriter | None:
         )
         if not _are_ours(page, stacks, queue):
             return None
-    pulse = ProgressWriter(page, stacks, queue)
+    pulse = ProgressWriter(page, stacks, queue, ranks, local_rank)
     if pulse.mine and not watcher:
         os.environ[PULSE_VARIABLE] = f"{page},{stacks},{queue},{os.getpid()}"
     os.register_at_fork(after_in_child=pulse.forked)

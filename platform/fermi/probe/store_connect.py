@@ -30,8 +30,9 @@ def soon(pulse: ProgressWriter, rendezvous: ModuleType) -> None:
 
     @functools.wraps(function)
     def create(hostname: str, port: int, rank: int, *args: Any, **kwargs: Any) -> Any:
-        pulse.meets(kwargs.get("world_size", args[0] if args else None))
-        pulse.joins(rank)
+        world_size = kwargs.get("world_size", args[0] if args else None)
+        pulse.joins(rank, world_size)
+        pulse.meets(world_size)
         if rank:
             given = [one.total_seconds() / 2 for one in (*args, *kwargs.values()) if isinstance(one, timedelta)]
             wait_for_store(hostname, port, min([MAX_WAIT_SECONDS, *given]))

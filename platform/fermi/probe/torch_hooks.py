@@ -137,7 +137,8 @@ def groups(pulse: ProgressWriter, module: ModuleType) -> None:
 
     def make(function: Callable[..., Any]) -> Callable[..., Any]:
         def made(*args: Any, **kwargs: Any) -> Any:
-            pulse.meets(kwargs.get("group_size", args[0] if args else None))
+            size, rank = (*args, kwargs.get("group_size"), kwargs.get("group_rank"))[:2]
+            pulse.meets(size, rank)
             if pulse.advance() and not (watch and watch[0].is_alive()):  # a fork leaves it behind
                 watch[:] = [CollectiveWatcher(pulse)]
                 watch[0].start()

@@ -73,7 +73,8 @@ class ActivityTracker:
 
 
 def measure_activity(sessions: Iterable[int]) -> dict[int, Activity]:
-    """Return the activity of each session, without those of which nothing can be read."""
+    """Return the activity of each session, without those of which nothing can be read. A process that leads none has
+    its descendants."""
     wanted, found = set(sessions), dict[int, Activity]()
     living = dict(_list_processes())
     for pid, fields in living.items():
@@ -91,17 +92,15 @@ def _list_processes() -> Iterable[tuple[int, list[bytes]]]:
                 yield int(name), read_stat(f"/proc/{name}/stat")
 
 
-def _find_session(sessions: set[int], living: dict[int, list[bytes]], pid: int) -> int | None:
-    """Return the one of the `wanted` sessions that the process or one of its ancestors is in: a child of a rank may
-    lead its own session."""
-    met = set[int]()
-    while pid in living and pid not in met:
-        met.add(pid)
-        session = int(living[pid][3])
-        if session in sessions:
-            return session
+def _find_session(wanted: set[int], living: dict[int, list[bytes]], pid: int) -> int | None:
+    """Return the one of `wanted` that the process or one of its ancestors is, or else whose session they are in: a
+    child of a rank may lead its own session, and ranks that a launcher has started may be in one together."""
+    line = list[int]()
+    while pid in living and pid not in line:
+        line.append(pid)
         pid = int(living[pid][1])
-    return None
+    sessions = (int(living[one][3]) for one in line)
+    return next((one for found in (line, sessions) for one in found if one in wanted), None)
 
 
 def _add_process(activity: Activity, pid: int, fields: list[bytes]) -> None:

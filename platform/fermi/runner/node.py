@@ -19,6 +19,10 @@ entries, and their pulses, every `pulse_seconds`. `hang_seconds`: after so long 
 
 `measured`: telemetry of the node and its ranks is collected (see `telemetry.py`), unless another process measures it.
 
+`processes`: `node`: `command` starts the node's ranks itself . It is started once, as the first of `ranks`;
+each process that turns out to be one of the others (`fermi.probe.inner_ranks`) is followed as that rank. All end with
+the command, whose exit code is theirs.
+
 `last_seconds`: a rank that has been completely idle for so long gets `still_since`.
 
 `port`: where rank 0 will listen, if it is one of these and shares its addresses with others.
@@ -54,6 +58,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fermi.probe.setup import LauncherFiles, RankFiles
 from fermi.runner import (
     caches,
     causes,
@@ -81,8 +86,8 @@ from fermi.runner.files import (
     try_lock,
 )
 from fermi.runner.memory_guard import MemoryGuard, find_limited_group
-from fermi.runner.output_pipes import OutputPipes
-from fermi.runner.rank import UnwindToRankError, run_rank_here, start_rank
+from fermi.runner.output_pipes import FileSink, OutputPipes
+from fermi.runner.rank import PYTHON_VARIABLE, UnwindToRankError, can_run_here, run_rank_here, start_rank
 from fermi.runner.records import RankRecords
 from fermi.runner.stop_requests import StopRequest, StopRequests
 from fermi.runner.telemetry import TelemetryThread, read_visible_gpus
@@ -98,6 +103,9 @@ IDLE_CHECKS = 10
 """Checks for activity within the time after which a rank counts as idle."""
 SAVE_RETRY_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.25
+
+LAUNCHER_EXCEPTIONS = ("ChildFailedError", "ProcessExitedException", "SignalException")
+"""Exceptions by which launchers say that a rank has failed, not why."""
 
 SaveStatus = Callable[[dict[str, Any]], bool]
 """Publishes a node's status at each change; returns False if it has to be saved again."""
@@ -160,6 +168,12 @@ class Node:
         measured = tell_used and spec.get("measured", True)
         self.measuring = TelemetryThread(spec, self.ranks, self.folder, self.xids) if measured else None
         self.drill = drill.RankKillDrill.from_spec(spec, self.steps)
+        self.starts_ranks = spec.get("processes") == "node"
+        self.signal_to_follow = 0  # that its ranks got first
+        self.left_with: int | None = None  # exit code of a launcher that has ended before the ranks that it started
+        if self.starts_ranks and not pipes:
+            sinks = {rank["rank"]: FileSink(rank["log"]).write for rank in spec["ranks"][1:]}
+            self.pipes = OutputPipes(sinks, frames=sinks)
 
     def run(self) -> None:
         """Run the node to its end. May raise UnwindToRankError (in a child)."""
@@ -276,6 +290,8 @@ class Node:
         self.spec["command"] = [python if word == planned else word for word in self.spec["command"]]
         self.spec["fork"] = False
         self.spec["env"].update(build_interpreter_env(python, self.spec["env"]))
+        if PYTHON_VARIABLE in self.spec["env"]:
+            self.spec["env"][PYTHON_VARIABLE] = python
         if chosen := self.spec["code"].get("chosen"):
             write_chosen_interpreter(chosen, python)
 
@@ -283,8 +299,10 @@ class Node:
         """Start all ranks; if one cannot be started, end the others."""
         self.confine()
         self.spec["env"].setdefault(ras.ADDRESS_VARIABLE, ras.choose_address())
-        for entry, rank in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
-            self.start(entry, rank, inherited if self.lock is None else [*inherited, self.lock])
+        if self.lock is not None:
+            inherited = [*inherited, self.lock]
+        for entry, rank in zip(self.started_entries(), self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
+            self.start(entry, rank, inherited)
         if any(entry["exit_code"] for entry in self.ranks):
             self.ask_to_end(0.0)
         self.save("running")
@@ -316,36 +334,59 @@ class Node:
             output = self.open_output(rank)
         except OSError as error:
             print(f"fermi: rank {rank['rank']} was not started: {error}", file=sys.stderr, flush=True)
-            entry.update(state="exited", exit_code=CANNOT_START, ended_at=time.time())
+            for one in self.ranks if self.starts_ranks else [entry]:
+                one.update(state="exited", exit_code=CANNOT_START, ended_at=time.time(), asked=one is not entry)
             self.record_disk_cause()
             return
         number, watch = rank["rank"], self.watch
         env = {**env, **self.spec["env"], **rank["env"]}
         env |= caches.build_cache_env(env)
-        files = watch.give(number) if watch else None
+        command = [placeholders.fill_text(word, env) for word in self.spec["command"]]
+        outputs = [self.open_output(one) for one in self.spec["ranks"][1:]] if self.starts_ranks else []
+        pulse: RankFiles | LauncherFiles | None = None
+        for descriptor in outputs:  # a rank of another user opens it through /proc (`fermi.probe.inner_ranks`)
+            os.fchmod(descriptor, 0o666)
+        if watch and self.starts_ranks:
+            pulse = watch.give_launcher([one["rank"] for one in self.ranks], output, outputs)
+        elif watch:
+            pulse = watch.give(number)
+            inherited = [*inherited, *watch.descriptors(but=number)]
         pid = start_rank(
-            number, [placeholders.fill_text(word, env) for word in self.spec["command"]],
-            placeholders.fill_env(env, self.spec.get("secrets", ())), self.spec["cwd"], output,
-            fork=bool(self.spec.get("fork")), confinement=confinement, signals=self.stops.signals,
-            pulse=files, batch=read_visible_gpus(self.spec) == "",
+            number, command, placeholders.fill_env(env, self.spec.get("secrets", ())), self.spec["cwd"], output,
+            fork=bool(self.spec.get("fork")) and can_run_here(command), confinement=confinement,
+            signals=self.stops.signals, pulse=pulse, batch=read_visible_gpus(self.spec) == "",
             limit=self.bounds.limit_process if self.bounds else None, venv=self.spec.get("venv", ""),
-            inherited=[*inherited, *(watch.descriptors(but=number) if watch else ())],
+            inherited=inherited,
         )  # fmt: skip
+        for descriptor in outputs:
+            os.close(descriptor)
         entry.update(pid=pid, start_time=processes.read_start_time(pid), state="running", began_at=time.time())
-        self.records.add(number, self.output(rank), files.records if files else None)
+        self.record_from(rank)
         if watch:
-            watch.add(entry, self.output(rank))
+            watch.add(entry, self.output(rank), entry)
+        if self.starts_ranks:
+            for other, its in zip(self.ranks[1:], self.spec["ranks"][1:]):  # noqa: B905
+                other.update(state="running", began_at=entry["began_at"])
+                self.record_from(its)
+                if watch:
+                    watch.add(other, self.output(its), entry)
+
+    def record_from(self, rank: dict[str, Any]) -> None:
+        """Write the records of a rank into its log from now on."""
+        files = self.watch.get_files(rank["rank"]) if self.watch else None
+        self.records.add(rank["rank"], self.output(rank), files.records if files else None)
 
     def output(self, rank: dict[str, Any]) -> RankOutput:
         """Return the output of the rank."""
         number = rank["rank"]
         if number not in self.outputs:
-            self.outputs[number] = self.pipes.carried[number] if self.pipes else LogFile(rank["log"])
+            piped = self.pipes and number in self.pipes.sinks
+            self.outputs[number] = self.pipes.carried[number] if self.pipes and piped else LogFile(rank["log"])
         return self.outputs[number]
 
     def open_output(self, rank: dict[str, Any]) -> int:
         """Return a descriptor for the output of the rank."""
-        if self.pipes:
+        if self.pipes and rank["rank"] in self.pipes.sinks:
             return self.pipes.open(rank["rank"])
         return os.open(rank["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
 
@@ -358,6 +399,7 @@ class Node:
             for stop in self.stops.iterate_new(self.sleep(wake)):
                 self.obey(stop)
             self.reap()
+            self.signal_launcher()
             if self.unsaved:
                 self.save(self.status["state"])
             if self.drill and self.kill_at is None and (about := self.drill.find_due_checkpoint()):
@@ -372,6 +414,10 @@ class Node:
     def running(self) -> list[dict[str, Any]]:
         """Return the entries of running ranks."""
         return [entry for entry in self.ranks if entry["state"] == "running"]
+
+    def started_entries(self) -> list[dict[str, Any]]:
+        """Return the entries of the ranks whose processes this runner starts; of a launcher the first alone."""
+        return self.ranks[:1] if self.starts_ranks else self.ranks
 
     def sleep(self, wake: int) -> bytes:
         """Wait for a signal or the next check, and return the numbers of the signals that came."""
@@ -390,7 +436,7 @@ class Node:
     def reap(self) -> None:
         """Collect ended children, including orphans of ranks, which this process adopts."""
         changed: list[int] = []
-        by_pid = {entry["pid"]: entry for entry in self.running()}
+        by_pid = {entry["pid"]: entry for entry in self.started_entries() if entry["state"] == "running"}
         while True:
             try:
                 pid, wait_status = os.waitpid(-1, os.WNOHANG)
@@ -402,9 +448,15 @@ class Node:
                 if self.memory_guard and self.memory_guard.found:
                     self.enforce_bounds()
                 code = 1 if pid in self.failed else os.waitstatus_to_exitcode(wait_status)
+                if self.starts_ranks:
+                    self.left_with = code
+                    continue
                 entry.update(state="exited", exit_code=code, ended_at=time.time(), still_since=None)
                 self.last_words(entry)
                 changed.append(code)
+        if self.left_with is not None and self.running() and not self.waits_for_inner_ranks():
+            self.end_inner_ranks(self.left_with)
+            changed.append(self.left_with)
         if any(code > 0 or code == -signal.SIGBUS for code in changed) and self.kill_at is None:
             self.enforce_bounds(certainly=True)
             self.record_disk_cause()
@@ -412,6 +464,35 @@ class Node:
             self.ask_to_end(SIBLINGS_GRACE_SECONDS, IDLE_SIBLING_SECONDS)
         if changed:
             self.save("running")
+
+    def waits_for_inner_ranks(self) -> bool:
+        """Return True while ranks that were asked to end outlive their launcher: a shell ends at once, and they may be
+        saving."""
+        return (
+            self.kill_at is not None and time.monotonic() < self.kill_at and bool(processes.list_living_descendants())
+        )
+
+    def end_inner_ranks(self, code: int) -> None:
+        """Record the end of all ranks with the exit code of their launcher. Who has failed is known from the exceptions
+        that ranks have written, and from what the launcher reports of them; the others are not blamed."""
+        errors = self.watch.read_errors() if self.watch else {}
+        own = errors.pop(-1, None)
+        failures = dict(own.pop("failures")) if own else {}
+        asked = -signal.SIGTERM  # by the launcher, because another one had failed
+        blamed = [one for one in self.ranks if one["rank"] in errors or failures.get(one["local_rank"], asked) != asked]
+        culprits = (blamed if code else []) or self.ranks[:1]
+        first = next((one for one in culprits if failures and one["local_rank"] == next(iter(failures))), culprits[0])
+        if own and own["type"] not in LAUNCHER_EXCEPTIONS and not any(one["rank"] in errors for one in culprits):
+            first["error"] = own
+        for entry in self.ranks:
+            failed = failures.get(entry["local_rank"], code) if code else 0
+            if entry not in culprits and code:
+                self.record_request(entry)
+            entry.update(
+                state="exited", exit_code=1 if failed and entry["pid"] in self.failed else failed,
+                ended_at=time.time(), still_since=None,
+            )  # fmt: skip
+            self.last_words(entry)
 
     def last_words(self, entry: dict[str, Any]) -> None:
         """Complete the entry of a rank that has ended: its exception, and what the kernel reports."""
@@ -511,7 +592,8 @@ class Node:
         self.kill_at = kill_at if self.kill_at is None else min(self.kill_at, kill_at)
         if still_seconds is not None and self.stillness is None:
             self.still_seconds = still_seconds
-            self.stillness = ActivityTracker(entry["pid"] for entry in self.running())
+            started = (entry for entry in self.started_entries() if entry["state"] == "running")
+            self.stillness = ActivityTracker(entry["pid"] for entry in started)
 
     def enforce_bounds(self, *, certainly: bool = False) -> None:
         """End the node at once if it exceeds its limits, for each moment is at the cost of others. What cannot be
@@ -537,12 +619,42 @@ class Node:
         """Signal all running ranks."""
         for entry in self.running():
             self.signal_rank(entry, number)
+        if self.starts_ranks and number == signal.SIGKILL:
+            processes.kill_descendants()
 
     def signal_rank(self, entry: dict[str, Any], number: int) -> None:
-        """Signal the process group of a rank: it leads its session and group, which has its helpers."""
+        """Signal the process group of a rank: it leads its session and group, which has its helpers. Ranks of a
+        launcher are signalled by that, which may have put them into groups of their own."""
         self.record_request(entry)
+        if self.starts_ranks and (entry is not self.ranks[0] or self.left_with is not None):
+            return
+        if self.starts_ranks and number != signal.SIGKILL and (inner := self.list_inner_processes()):
+            self.signal_to_follow = number
+            for pid in inner:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            return
         with contextlib.suppress(ProcessLookupError):
             os.killpg(entry["pid"], number)
+
+    def list_inner_processes(self) -> list[int]:
+        """Return the ranks' processes if they share the launcher's process group: a launcher that has left them there
+        (`torch.multiprocessing.spawn`) hands no signal on, and would end them unsaved if it ended by one itself."""
+        launcher = self.ranks[0]["pid"]
+        pids = {self.watch.process(entry) if self.watch else 0 for entry in self.ranks}
+        found = []
+        for pid in pids - {0, None}:
+            with contextlib.suppress(ProcessLookupError):
+                if os.getpgid(pid) == launcher and processes.read_start_time(pid):
+                    found.append(pid)
+        return found if found != [launcher] else []
+
+    def signal_launcher(self) -> None:
+        """Signal the launcher too once its ranks have ended: a shell would go on with its next line."""
+        if self.signal_to_follow and self.left_with is None and not self.list_inner_processes():
+            number, self.signal_to_follow = self.signal_to_follow, 0
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.ranks[0]["pid"], number)
 
     def steps(self, rank: int) -> int | None:
         """Return how many optimizer steps the rank has made, or None if unknown."""
@@ -555,20 +667,29 @@ class Node:
         self.drill = None
         for entry, asked in zip(self.ranks, self.spec["ranks"]):  # noqa: B905 (strict is newer than 3.9)
             if entry["rank"] == rank and entry["state"] == "running":
-                if self.pipes:
+                if self.pipes and rank in self.pipes.sinks:
                     self.pipes.sinks[rank](drill.format_drill_line(about))
                 else:
                     with open(asked["log"], "ab") as log:
                         log.write(drill.format_drill_line(about))
-                drill.kill_rank(entry["pid"])
+                self.kill_process(entry)
+
+    def kill_process(self, entry: dict[str, Any]) -> None:
+        """Kill a rank and its helpers; one that a launcher has started without it, unless it has no process yet."""
+        pid = (self.watch.process(entry) if self.watch and self.starts_ranks else 0) or entry["pid"]
+        with contextlib.suppress(ProcessLookupError, TypeError):
+            if os.getpgid(pid) == pid:
+                os.killpg(pid, signal.SIGKILL)
+            else:
+                os.kill(pid, signal.SIGKILL)
 
     # --- those that do nothing ---
 
     def kill_idle_ranks(self, stillness: ActivityTracker) -> None:
         """Kill ranks that are idle since they were asked to end."""
         still = stillness.seconds()
-        for entry in self.running():
-            if still.get(entry["pid"], 0.0) >= (self.still_seconds or 0.0):
+        for entry in self.started_entries():
+            if entry["state"] == "running" and still.get(entry["pid"], 0.0) >= (self.still_seconds or 0.0):
                 self.signal_rank(entry, signal.SIGKILL)
 
     def check_progress(self, activity: ActivityTracker) -> None:
@@ -621,8 +742,7 @@ class Node:
         """Kill ranks that hang after an exception, and end those that will never end."""
         for entry in leftover_ranks.find_hanging_failures(self.ranks):
             self.failed.add(entry["pid"])
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(entry["pid"], signal.SIGKILL)
+            self.kill_process(entry)
         left = (
             leftover_ranks.find_stuck_ranks(self.ranks, moment, self.last_seconds)
             if self.whole and not self.failed

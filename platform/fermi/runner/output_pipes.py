@@ -96,6 +96,24 @@ class OutputPipes:
         self.sinks[self.ranks.pop(pipe)](b"")
 
 
+class FileSink:
+    """Appends the output of a rank to a file, which is made once there is any."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.file = path, -1
+
+    def write(self, data: bytes) -> None:
+        """Append the data; a file that cannot be opened gets none. No data: close the file."""
+        if self.file < 0 and data:
+            with contextlib.suppress(OSError):
+                self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        if self.file >= 0 and data:
+            write_all(self.file, data)
+        elif self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """Write all data. A reader that is gone, or a full disk, does not end the training."""
     with contextlib.suppress(OSError):

@@ -91,6 +91,20 @@ def list_session_members(leaders: Iterable[Mapping[str, Any]]) -> list[dict[str,
     ]
 
 
+def is_within(pid: int, leader: int) -> bool:
+    """Return True if the process is in the session of `leader`, or descends from it. Raises OSError if it has ended."""
+    if os.getsid(pid) == leader:
+        return True
+    met = set[int]()
+    while pid > 1 and pid not in met:
+        met.add(pid)
+        fields = _read_stat(pid)
+        pid = int(fields[1]) if fields else 0
+        if pid == leader:
+            return True
+    return False
+
+
 def list_descendants() -> dict[int, list[bytes]]:
     """Return all descendants of this process: by pid, the fields of /proc/<pid>/stat after the name (see
     `list_living_processes`). Zombies are among them (state Z): they have a pid, too."""

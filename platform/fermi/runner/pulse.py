@@ -99,10 +99,23 @@ class RankSample(NamedTuple):
 
 
 class ProgressReader:
-    """Samples the rank of one entry. `given`: the probe's files, or None."""
+    """Samples the rank of one entry. `given`: the probe's files, or None. `started`: the entry of the rank whose
+    process the runner has started, if that one starts this rank. `launcher`: the files of that process, which stands
+    for its own rank until that has begun."""
 
-    def __init__(self, entry: dict[str, Any], given: RankFiles | None, output: RankOutput) -> None:
-        self.entry, self.given, self._output = entry, given, output
+    def __init__(
+        self,
+        entry: dict[str, Any],
+        given: RankFiles | None,
+        output: RankOutput,
+        started: dict[str, Any] | None = None,
+        launcher: RankFiles | None = None,
+    ) -> None:
+        self.entry, self._output = entry, output
+        self.started = started or entry
+        self.given: RankFiles | None = launcher or given
+        self._next: RankFiles | None = given if launcher else None
+        self.follows_launcher = launcher is not None
         self._page: SharedPage | None = None
         self._size = 0
         self.figures = 0  # looks at which figures had been printed
@@ -114,6 +127,8 @@ class ProgressReader:
     def page(self) -> PageValues | None:
         """Return the values of the probe page, or None if there are no valid ones."""
         with contextlib.suppress(OSError, ValueError, TypeError):
+            if self._next and SharedPage(self._next.page).read():
+                self.given, self._next, self._page = self._next, None, None
             if self._page is None and self.given:
                 self._page = SharedPage(self.given.page)
             seen = self._page.read() if self._page else None
@@ -133,15 +148,27 @@ class ProgressReader:
         if seen.asked_at == seen.answered_at or now - seen.asked_at > MAX_UNANSWERED_SECONDS:
             stacks.request_stacks(self._page, self.given.stacks, now)
         elif self.samples and self.samples[-1].state not in STOPPED_STATES:
-            stacks.signal_stack_writer(seen, self.entry["pid"], self.given.stacks)
+            stacks.signal_stack_writer(seen, self.started["pid"], self.given.stacks)
+
+    @property
+    def stands_for_launcher(self) -> bool:
+        """Whether its page still is that of the launcher: its rank has not begun."""
+        return self._next is not None
+
+    def is_present(self, sample: RankSample) -> bool:
+        """Return True if the rank has a process. A rank that a launcher starts may have none yet, or none any more."""
+        if self._next or (self.started is self.entry and not self.follows_launcher):
+            return True
+        return bool(sample.pid and sample.page and sample.page.pid == sample.pid)
 
     def close(self) -> None:
         """Close the probe's files."""
         if self._page:
             self._page.map.close()
-        if self.given:
-            self.given.close()
-        self._page = self.given = None
+        for files in (self.given, self._next):
+            if files:
+                files.close()
+        self._page = self.given = self._next = None
 
     def take_sample(self, now: float) -> RankSample:
         """Take and return a sample."""
@@ -182,10 +209,10 @@ class ProgressReader:
         return known
 
     def _process(self, sample: RankSample) -> RankSample:
-        leader = self.entry["pid"]
-        for pid in (sample.page.pid if sample.page else 0, leader):
+        leader = self.started["pid"]
+        for pid in (sample.page.pid if sample.page else 0, leader if self.started is self.entry else 0):
             with contextlib.suppress(OSError, ValueError, IndexError, KeyError, OverflowError):
-                if not pid or os.getsid(pid) != leader:  # the rank can write any number into its page
+                if not pid or not processes.is_within(pid, leader):  # the rank can write any number into its page
                     continue
                 fields, status = read_stat(f"/proc/{pid}/stat"), processes.read_status_fields(pid)
                 return sample._replace(

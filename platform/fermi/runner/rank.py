@@ -10,16 +10,20 @@ import sys
 import tempfile
 import threading
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fermi.probe.setup import RankFiles
+from fermi.probe.setup import LauncherFiles, RankFiles
 from fermi.probe.shared_page import PULSE_VARIABLE
 from fermi.runner import processes
 from fermi.runner.exit_codes import CANNOT_START, NOT_FOUND
 
 if TYPE_CHECKING:
     from fermi.probe.rank import ProgressWriter
+
+
+PYTHON_VARIABLE = "FERMI_PYTHON"
+"""The interpreter of a task whose command is another program: the programs beside it are found first."""
 
 
 class UnwindToRankError(BaseException):
@@ -41,7 +45,7 @@ def start_rank(
     confinement: Any,
     signals: Iterable[int],
     inherited: Iterable[int],
-    pulse: RankFiles | None = None,
+    pulse: RankFiles | LauncherFiles | None = None,
     batch: bool = False,
     limit: Callable[[], None] | None = None,
     venv: str = "",
@@ -52,9 +56,7 @@ def start_rank(
     them). `pulse`: files of the rank's probe. `batch`: it computes on processors, next to others that do (see
     `processes.use_batch_scheduling`). `limit`: called in it, before it is confined. `venv`: the virtual environment of
     `command`'s interpreter, which a forked rank adopts; if it cannot, `command` is executed."""
-    env = {**env, **prepend_interpreter_folder(command[0], env)}
-    if pulse:
-        env.update(pulse.environment(env))
+    env = {**env, **prepend_interpreter_folder(env.get(PYTHON_VARIABLE, command[0]), env)}
     runner = os.getpid()
     ready, not_yet = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
@@ -82,6 +84,8 @@ def start_rank(
             if os.getppid() != runner:
                 os._exit(1)
             os.chdir(cwd)
+            if pulse:
+                env.update(pulse.environment(env))
             fork = fork and (not venv or _adopt_venv(venv))
             if pulse and not fork:
                 pulse.inherit()
@@ -94,6 +98,13 @@ def start_rank(
     os.read(ready, 1)  # until the child leads its session: before that, no signal to its group would reach it
     os.close(ready)
     return pid
+
+
+def can_run_here(command: Sequence[str]) -> bool:
+    """Return True if a process that has our modules can run the command: a script or a module, with no other option of
+    the interpreter than `-u`."""
+    first = next((word for word in command[1:] if word != "-u"), "-")
+    return os.path.basename(command[0]).startswith("python") and (first == "-m" or not first.startswith("-"))
 
 
 def _adopt_venv(venv: str) -> bool:

@@ -63,7 +63,7 @@ def signal_stack_writer(page: PageValues, session: int, stacks: int) -> bool:
     """Signal the thread that writes stacks if an earlier request was not answered because a thread holds the GIL.
     Return True if an answer may come."""
     try:
-        if not page.answers or os.getsid(page.pid) != session or not _has_handler(page.pid):
+        if not page.answers or not processes.is_within(page.pid, session) or not _has_handler(page.pid):
             return False
         if not processes.read_wait_channel(page.pid, page.answers).startswith(
             "futex"

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fermi.probe import setup
-from fermi.probe.setup import RankFiles
+from fermi.probe.setup import LauncherFiles, RankFiles
+from fermi.probe.shared_page import SharedPage
 from fermi.runner import activity as stillness
 from fermi.runner import gpus, links, processes, ras, stacks, stall_evidence, thread_waits
 from fermi.runner.gpus import GpuMonitor
@@ -48,13 +50,19 @@ class RankStall:
 
 
 class WatchedRank:
-    """A watched rank. `gpu_open`: see `PulseSeen`; once it is True it stays so."""
+    """A watched rank. `gpu_open`: see `PulseSeen`; once it is True it stays so. `present`: it has a process."""
 
     def __init__(self, entry: dict[str, Any], pulse: ProgressReader, patience: StallThreshold) -> None:
         self.entry, self.pulse, self.patience = entry, pulse, patience
         self.sample = RankSample(patience.advanced_at)
         self.stall: RankStall | None = None
         self.gpu_open: bool | None = None
+        self.present = pulse.is_present(self.sample)
+
+    @property
+    def root(self) -> int:
+        """The process with which the rank begins: of the rank that a launcher stands for, its own once it has one."""
+        return (self.sample.pid if self.pulse.follows_launcher else 0) or self.entry["pid"] or 0
 
 
 class RankWatcher:
@@ -76,6 +84,7 @@ class RankWatcher:
         self.read_at = math.inf
         self.gpus, self.gpus_at = GpuMonitor(), self.due
         self._given: dict[int, RankFiles] = {}
+        self.launcher: RankFiles | None = None
 
     # --- how ranks come under watch, and leave it ---
 
@@ -85,20 +94,38 @@ class RankWatcher:
             self._given[rank] = setup.create_rank_files()
         return self._given.get(rank)
 
+    def give_launcher(self, ranks: Sequence[int], output: int, outputs: Sequence[int]) -> LauncherFiles | None:
+        """Create the probe's files for a process that starts these ranks, and for each of them; None if that fails.
+        `output`: the descriptor of its output, which is the first rank's; `outputs`: of those of the others."""
+        if any(self.give(rank) is None for rank in ranks):
+            return None
+        about, given = os.fstat(output), [self._given[rank] for rank in ranks]
+        with contextlib.suppress(OSError):
+            own = setup.create_rank_files()
+            os.close(own.records)
+            self.launcher = own._replace(records=os.dup(given[0].records))  # what it logs is the first rank's
+            return LauncherFiles(self.launcher, ranks[0], (about.st_dev, about.st_ino), given, outputs)
+        return None
+
+    def get_files(self, rank: int) -> RankFiles | None:
+        """Return the probe's files of a rank, or None if it has none."""
+        return self._given.get(rank)
+
     def descriptors(self, but: int) -> list[int]:
         """Return the descriptors that the rank `but` must not inherit."""
         return [one for rank, given in self._given.items() if rank != but for one in given]
 
-    def add(self, entry: dict[str, Any], output: RankOutput) -> None:
-        """Watch a rank that was started."""
-        pulse = ProgressReader(entry, self._given.get(entry["rank"]), output)
+    def add(self, entry: dict[str, Any], output: RankOutput, started: dict[str, Any] | None = None) -> None:
+        """Watch a rank that was started. `started`: the entry of the rank whose process starts this one."""
+        launcher = self.launcher if started is entry else None
+        pulse = ProgressReader(entry, self._given.get(entry["rank"]), output, started, launcher)
         self.watched[entry["rank"]] = WatchedRank(entry, pulse, StallThreshold(time.monotonic(), self.fixed))
 
     def ended(self, entry: dict[str, Any]) -> None:
         """Complete the entry of an ended rank by the last values of its probe."""
         entry["stalled"] = None
         if one := self.watched.pop(entry["rank"], None):
-            if page := one.pulse.page():
+            if (page := one.pulse.page()) and not one.pulse.stands_for_launcher:
                 entry["last_step"] = max(page.step, page.most_steps)
                 entry["trainer"] = page.trainer or None
                 entry["joined_as"] = page.joined_as - 1 if page.joined_as else None
@@ -106,6 +133,20 @@ class RankWatcher:
             one.pulse.close()
         if entry["exit_code"] == 0:
             entry["error"] = None
+
+    def read_errors(self) -> dict[int, dict[str, Any]]:
+        """Return by rank the exceptions that the ranks of a launcher have written; -1: the launcher's own, with the
+        `failures` that it reports. Without those that are malformed."""
+        pages = {
+            one.entry["rank"]: one.pulse.page() for one in self.watched.values() if not one.pulse.stands_for_launcher
+        }
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            pages[-1] = SharedPage(self.launcher.page).read() if self.launcher else None
+        found: dict[int, dict[str, Any]] = {}
+        for rank, page in pages.items():
+            if page and (error := parse_error(page.error)):
+                found[rank] = {**error, "failures": parse_failures(page.error)} if rank < 0 else error
+        return found
 
     def process(self, entry: dict[str, Any]) -> int:
         """Return the process that reports for the rank."""
@@ -152,9 +193,9 @@ class RankWatcher:
             if one.sample.page and one.sample.page.gpu_bytes:
                 one.gpu_open = True
         asked = [one for one in trains if not one.gpu_open]
-        found = stillness.measure_activity(one.entry["pid"] for one in asked) if asked else {}
+        found = stillness.measure_activity(one.root for one in asked) if asked else {}
         for one in asked:
-            activity = found.get(one.entry["pid"])
+            activity = found.get(one.root)
             one.gpu_open = gpus.has_gpu_open(activity.pids if activity else ())
 
     def _advance(self, one: WatchedRank, now: float) -> bool:
@@ -166,30 +207,49 @@ class RankWatcher:
             sample.advanced_at(before) if advanced else now, phase, one.pulse.repeats(sample),
             advanced=advanced, active=bool(before.pid) and sample.acts(before),
         )  # fmt: skip
-        changed = False
+        changed = self._record_presence(one, now)
+        if not one.present:
+            return changed
         if sample.state in STOPPED_STATES and before.state in STOPPED_STATES:
             self._stall(one, now, shown=True)
         elif before.state in STOPPED_STATES and one.stall:
             one.stall.next_at = now
-        if one.entry["error"] is None and sample.page and (error := parse_error(sample.page.error)):
+        if one.pulse.stands_for_launcher:
+            pass  # what ends the launcher is told once its ranks have ended
+        elif one.entry["error"] is None and sample.page and (error := parse_error(sample.page.error)):
             one.entry["error"], changed = error, True
         if advanced and one.stall:
             changed = changed or one.stall.shown
             one.stall = one.entry["stalled"] = None
         return changed
 
+    def _record_presence(self, one: WatchedRank, now: float) -> bool:
+        """Record whether a rank that a launcher starts has a process, and which. Return True if its entry has
+        changed."""
+        was, one.present = one.present, one.pulse.is_present(one.sample)
+        if one.present and not was:
+            one.patience = StallThreshold(now, self.fixed)
+        if one.present and one.pulse.started is not one.entry and one.entry["pid"] != one.sample.pid:
+            one.entry.update(pid=one.sample.pid, start_time=processes.read_start_time(one.sample.pid))
+            return True
+        if one.present or not one.stall:
+            return False
+        shown, one.stall, one.entry["stalled"] = one.stall.shown, None, None
+        return shown
+
     def _detect_stalls(self, now: float) -> None:
-        for one in self.watched.values():
+        present = [one for one in self.watched.values() if one.present]
+        for one in present:
             if one.stall and one.stall.shown:
                 continue
             if one.patience.is_silent_too_long(now):
                 self._stall(one, now, shown=True)
             elif not one.stall and one.patience.is_idle_too_long(now):
                 self._stall(one, now, shown=False)
-        silences = [one.patience.silence(now) for one in self.watched.values() if one.stall and one.stall.shown]
+        silences = [one.patience.silence(now) for one in present if one.stall and one.stall.shown]
         if not silences:
             return
-        for one in self.watched.values():
+        for one in present:
             if not (one.stall and one.stall.shown) and one.patience.silence(now) >= max(silences) / 2:
                 self._stall(one, now, shown=True)
 
@@ -220,7 +280,7 @@ class RankWatcher:
 
     def _read(self, now: float) -> bool:
         asked = [one for one in self.watched.values() if one.stall and one.stall.asked]
-        found = stillness.measure_activity(one.entry["pid"] for one in asked)
+        found = stillness.measure_activity(one.root for one in asked)
         changed = [self._judge(one, one.stall, found, now) for one in asked if one.stall]
         return any(changed)
 
@@ -250,7 +310,7 @@ class RankWatcher:
 
     def _evidence(self, one: WatchedRank, found: dict[int, stillness.Activity], now: float) -> StallEvidence:
         sample = one.pulse.take_sample(now)
-        activity = found.get(one.entry["pid"], stillness.Activity())
+        activity = found.get(one.root, stillness.Activity())
         main, *others = (stacks.read_stacks(one.pulse.given.stacks) if one.pulse.given else None) or [[]]
         connections, channel = (
             links.list_waiting_connections(activity.pids),
@@ -265,7 +325,7 @@ class RankWatcher:
         kept = one.stall.evidence.ras if one.stall and one.stall.evidence else []
         return StallEvidence(
             sample, activity, main, connections, channel, stacks.list_thread_places(others, self.cwd), said or kept,
-            thread_waits.read_waits(activity.pids, of_probe), stall_evidence.describe_stop(sample, one.entry["pid"]),
+            thread_waits.read_waits(activity.pids, of_probe), stall_evidence.describe_stop(sample, one.root),
             thread_waits.read_waits(pid for pid in activity.pids if pid != sample.pid).wakes,
         )  # fmt: skip
 
@@ -304,3 +364,11 @@ def parse_error(written: dict[str, Any]) -> dict[str, Any] | None:
         return None
     cut = {name: str(text)[: _ERROR[name]] for name, text in texts.items()}
     return {**cut, "line": line, "at": at, "step": step if isinstance(step, int) else None}
+
+
+def parse_failures(written: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return local rank and exit code of the ranks that a launcher reports as failed, the first one first; those that
+    are well-formed."""
+    found = written.get("failures")
+    pairs = [one for one in found if isinstance(one, list) and len(one) == 2] if isinstance(found, list) else []
+    return [(local, code) for local, code in pairs if type(local) is int and type(code) is int and abs(code) < 256]

@@ -31,7 +31,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def hooked(create: Create) -> Create:
     module = ModuleType("rendezvous")
     module._create_c10d_store = create  # type: ignore[attr-defined]
-    store_connect.soon(SimpleNamespace(meets=lambda world_size: None, joins=lambda rank: None), module)  # type: ignore[arg-type]
+    store_connect.soon(SimpleNamespace(meets=lambda world_size: None, joins=lambda rank, size: None), module)  # type: ignore[arg-type]
     return module._create_c10d_store
 
 
