@@ -113,6 +113,19 @@ def starts_processes_itself(ended: Ended) -> None:
     assert "CORDON" not in ended.said
 
 
+def trains_once_per_node(ended: Ended) -> None:
+    assert (ended.status, ended.task["attempt"]) == ("succeeded", 1), ended
+
+
+def resumes_after_the_loss_of_a_rank(ended: Ended) -> None:
+    assert (ended.status, ended.task["attempt"]) == ("succeeded", 2), ended
+    for rank, log in enumerate(ended.logs):
+        assert f"rank {rank} of 4 begins at 10 with" in log
+        assert f"rank {rank} ended at 30" in log
+        assert f"rank {3 - rank} of 4" not in log
+    assert ["node 0 of 2: 2 ranks, LOCAL_RANK none" in ended.logs[0], "node 1 of 2" in ended.logs[2]] == [True, True]
+
+
 def has_a_curve(ended: Ended) -> None:
     assert (ended.status, ended.task["step"]) == ("succeeded", 80)
 
@@ -143,6 +156,8 @@ CASES: dict[str, Case] = {
                                   raised("ValueError: bad batch at step 7")),
     "elastic-launch-inside on two nodes": Case(f"{TWO_NODES} --max-restarts 0 --script train.py",
                                                raised("ValueError: bad batch at step 7")),
+    "elastic-launch-inside once per node": Case(f"{ONE_NODE} --max-restarts 0 --processes node --script train.py",
+                                                raised("ValueError: bad batch at step 7")),
     "folder-in-args": Case(f"{TWO_NODES} --max-restarts 0 --script env.py -- '--out={{checkpoint_dir}}'",
                            got_its_folder),
     "jax-no-arguments": Case(f"--framework jax {TWO_NODES} --max-restarts 0 --script hello.py", joined),
@@ -165,11 +180,17 @@ CASES: dict[str, Case] = {
     "python-on-path": Case(f"{ONE_RANK} --max-restarts 0 --script train.py", printed("child torch", 1)),
     "quits-without-training": Case(f"{TWO_NODES} --max-restarts 0 --script train.py", says_that_nothing_was_trained),
     "relative-checkpoint": Case(f"{TWO_NODES} --max-restarts 2 --script train.py", goes_on_from_its_own_file),
+    "shell-launcher": Case(f"{TWO_NODES} --max-restarts 2 --processes node --command -- bash run.sh --short --killed",
+                           resumes_after_the_loss_of_a_rank),
     "slurm-variables": Case(f"{ONE_NODE} --max-restarts 0 --script train.py",
                             failed("VARIABLE_NOT_SET", "SLURM_PROCID is not set", "RANK", "WORLD_SIZE")),
     "spawn-inside": Case(f"{TWO_RANKS} --max-restarts 0 --script train.py", starts_processes_itself),
+    "spawn-inside once per node": Case(f"{TWO_RANKS} --max-restarts 0 --processes node --script train.py",
+                                       trains_once_per_node),
     "stdin": Case(f"{ONE_RANK} --max-restarts 0 --script train.py", failed("NO_STANDARD_INPUT", "ranks have none")),
     "torchrun-inside": Case(f"{TWO_NODES} --max-restarts 0 --script launch.py", starts_processes_itself),
+    "torchrun-inside once per node": Case(f"{TWO_NODES} --max-restarts 0 --processes node --script launch.py",
+                                          trains_once_per_node),
     "tqdm-log": Case(f"{TWO_RANKS} --max-restarts 0 --script train.py", keeps_one_line_a_bar),
 }  # fmt: skip
 
@@ -237,3 +258,15 @@ def test_a_second_task_on_the_same_hard_coded_port_names_the_first(platform: Run
     assert second.status == "failed"
     assert task_id in second.said
     assert "23456" in second.said
+
+
+def test_a_stop_reaches_ranks_that_a_shell_script_has_started(platform: Running) -> None:
+    words = f"{TWO_NODES} --processes node --command -- bash run.sh"
+    task_id = json.loads(submit(platform, "shell-launcher", words).stdout)["taskId"]
+    until(lambda: (platform.task(task_id)["step"] or 0) >= 10, what="it trains")
+    assert {one["rank"]: one["step"] > 0 for one in platform.get(f"/training-tasks/{task_id}/pulses")["ranks"]} == {
+        0: True, 1: True, 2: True, 3: True,
+    }  # fmt: skip
+    platform.api.post(f"/training-tasks/{task_id}/stop")
+    assert platform.until_final(task_id)["status"] == "stopped"
+    assert ["stopped at" in platform.log(task_id, rank) for rank in range(4)] == [True] * 4

@@ -27,6 +27,8 @@ VARIABLES = {
     "nproc_per_node": "LOCAL_WORLD_SIZE",
     "master": "MASTER_ADDR",
     "port": "MASTER_PORT",
+    "hostfile": "FERMI_HOSTFILE",
+    "accelerate_config": "FERMI_ACCELERATE_CONFIG",
 }
 """The variable of a rank whose value each placeholder stands for."""
 WORLD_SIZE_VARIABLE = "FERMI_WORLD_SIZE"
