@@ -58,7 +58,7 @@ _UNUSED = (': "$head" "$files"  # not every job needs both',)
 
 
 def _check_script(job: JobSpec) -> Iterable[str]:
-    if job.entrypoint is None or job.entrypoint.module:  # a module may be an installed one
+    if job.entrypoint is None or not job.entrypoint.script:  # a module or a program may be an installed one
         return ()
     return (
         f"script={quote_text(job.entrypoint.script)}",
@@ -104,6 +104,8 @@ def list_watch_options(job: JobSpec) -> Iterator[str]:
         yield "--no-pulse"
     if job.hang_seconds is not None:
         yield f"--hang-seconds {job.hang_seconds:g}"
+    if job.starts_ranks:
+        yield "--starts-ranks"
 
 
 def list_bound_options(connection: Mapping[str, Any]) -> Iterator[str]:

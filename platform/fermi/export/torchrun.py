@@ -20,6 +20,8 @@ of its own."""
 def problems(job: JobSpec) -> list[Problem]:
     """Return what torchrun cannot start: it has no other frameworks, and gives all ranks of a node the same
     environment."""
+    if job.starts_ranks:
+        return [Problem("target", "TORCHRUN_STARTS_RANKS")]
     framework = plugins.get_framework(job.framework)
     if not _is_startable(framework):
         allowed = ", ".join(each.name for each in plugins.list_frameworks() if _is_startable(each))

@@ -25,6 +25,8 @@ HOSTFILE_NAME, ACCELERATE_NAME = "hostfile", "accelerate-{node_rank}.yaml"
 RANK_ONLY = (
     "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_NAME", "ROLE_WORLD_SIZE",
     "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
+    "HOROVOD_HOSTNAME", "HOROVOD_SIZE", "HOROVOD_LOCAL_SIZE", "HOROVOD_CONTROLLER", "HOROVOD_GLOO_RENDEZVOUS_ADDR",
+    "HOROVOD_GLOO_RENDEZVOUS_PORT",
 )  # fmt: skip
 """Variables that all ranks share and that only a rank may have."""
 
@@ -43,6 +45,7 @@ def build_launcher_env(spec: JobSpec, at: Placement, shared: Mapping[str, Value]
     }
     return {
         "PYTHONUNBUFFERED": "1",  # as for ranks, which run `python -u`
+        **({} if at.node.has_cuda else {"ACCELERATE_USE_CPU": "true"}),
         "PET_SHUTDOWN_TIMEOUT": grace,
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": grace,
         **kept,

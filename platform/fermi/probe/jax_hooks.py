@@ -15,7 +15,9 @@ _LAST = "/backend_compile_duration"
 """The last of the three events of a compilation: jax/_src/dispatch.py, jax 0.10."""
 
 
-_PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "FERMI_TASK_ID")
+_OF_TASK = ("MASTER_ADDR", "MASTER_PORT", "FERMI_TASK_ID")
+_PLACE, _NODE_PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("NODE_RANK", "NNODES")
+"""Of a rank; and of a node's one process, which has all of its GPUs."""
 _BY_MPI = "OMPI_COMM_WORLD_RANK"
 """Set in a script that starts MPI's processes itself: then MPI's numbers count."""
 
@@ -30,7 +32,8 @@ def joins(pulse: ProgressWriter, clusters: ModuleType) -> None:
 
         @classmethod
         def is_env_present(cls) -> bool:
-            return all(name in os.environ for name in _PLACE) and _BY_MPI not in os.environ
+            known = any(all(name in os.environ for name in (*place, *_OF_TASK)) for place in (_PLACE, _NODE_PLACE))
+            return known and _BY_MPI not in os.environ
 
         @classmethod
         def get_coordinator_address(cls, *_: Any, override_coordinator_port: str | None = None, **__: Any) -> str:
@@ -38,15 +41,15 @@ def joins(pulse: ProgressWriter, clusters: ModuleType) -> None:
 
         @classmethod
         def get_process_count(cls) -> int:
-            return int(os.environ["WORLD_SIZE"])
+            return int(os.environ.get("WORLD_SIZE") or os.environ["NNODES"])
 
         @classmethod
         def get_process_id(cls) -> int:
-            return int(os.environ["RANK"])
+            return int(os.environ.get("RANK") or os.environ["NODE_RANK"])
 
         @classmethod
         def get_local_process_id(cls) -> int | None:
-            return int(os.environ["LOCAL_RANK"])
+            return int(os.environ["LOCAL_RANK"]) if "LOCAL_RANK" in os.environ else None
 
     known = clusters.ClusterEnv._cluster_types
     known.insert(0, known.pop(known.index(Cluster)))

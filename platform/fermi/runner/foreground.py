@@ -134,12 +134,14 @@ def run_ranks(
     until_eof: bool = False,
     pulse: bool = True,
     hang_seconds: float | None = None,
+    starts_ranks: bool = False,
     bounded: Mapping[str, Any] | None = None,
     confine: Mapping[str, Any] | None = None,
 ) -> int:
     """Run the ranks (number and environment of each) to their end, and return the exit code. `port`: where rank 0 of
-    this node will listen, if it is one of them. `pulse`, `hang_seconds`, `confine`: see `node.py`. `bounded`: see
-    `bounds.build_bounds`. Raises PortInUseError, RendezvousError and SandboxError before any rank is started."""
+    this node will listen, if it is one of them. `pulse`, `hang_seconds`, `confine`: see `node.py`; `starts_ranks`: its
+    `processes`. `bounded`: see `bounds.build_bounds`. Raises PortInUseError, RendezvousError and SandboxError before
+    any rank is started."""
     if port is not None and not ports.is_port_free(port):
         raise PortInUseError(port)
     if confine:
@@ -155,6 +157,7 @@ def run_ranks(
             for index, (rank, own) in enumerate(ranks)
         ],
         "stop_signal": "SIGTERM", "grace_seconds": grace_seconds, "pulse": pulse, "hang_seconds": hang_seconds,
+        "processes": "node" if starts_ranks else "gpu",
         "bounds": {**(bounds.build_bounds() if bounded is None else bounded), "beside": [os.getcwd()]}, "confine":
     confine, }  # fmt: skip
     if meeting is not None:
@@ -224,6 +227,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help="run ranks without a probe; hangs are not detected",
     )
     add("--hang-seconds", type=float, help="hang timeout: seconds without progress")
+    add("--starts-ranks", action="store_true", help="the command starts the ranks itself: run it once")
     add(
         "--processes",
         type=_parse_count,
@@ -261,7 +265,7 @@ def main(arguments: list[str]) -> int:
         return run_ranks(
             args.command, ranks, meeting=meeting, port=args.port if args.node_rank == 0 else None,
             mark=args.mark, logs=args.logs, grace_seconds=args.grace, until_eof=args.until_eof,
-            pulse=args.pulse, hang_seconds=args.hang_seconds, bounded=bounded,
+            pulse=args.pulse, hang_seconds=args.hang_seconds, starts_ranks=args.starts_ranks, bounded=bounded,
             confine=foreground_sandbox.build_sandbox_order(args.read, args.write, os.environ) if args.confine else None,
         )  # fmt: skip
     except PortInUseError as error:

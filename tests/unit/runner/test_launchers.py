@@ -238,3 +238,18 @@ def test_helpers_that_inherit_a_local_rank_write_no_page(tmp_path: Path) -> None
     (tmp_path / "helped.py").write_text(helper + MAIN)
     run = LauncherRun(tmp_path, [*TORCHRUN, "--nproc_per_node=2", "helped.py"])
     assert [one["last_step"] for one in run.wait()] == [5, 5]
+
+
+def test_in_a_terminal_the_ranks_of_a_launcher_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(MAIN)
+    path = os.pathsep.join([str(Path(node.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    port = str(free_port())
+    words = ["--rank", "0", "--rank", "1", "--port", port, "--starts-ranks", "--logs", str(tmp_path)]
+    command = [*TORCHRUN, "--nproc_per_node=2", f"--master_port={port}", "train.py"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "fermi.runner.foreground", *words, "--", *command], cwd=tmp_path, check=False,
+        capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": path, "GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ["[rank 0] rank 0 step 5" in ran.stdout, "[rank 1] rank 1 step 5" in ran.stdout] == [True, True], ran.stdout
+    assert "rank 1 of 2" in (tmp_path / "1.log").read_text()

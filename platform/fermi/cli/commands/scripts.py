@@ -72,19 +72,20 @@ def render(
         return _print_problems(wrong)
     place = Path(folder or f"{job.name}-{target}")
     connection = {"folder": str(place.absolute()), **(request.get("connection") or {})}
-    files = export.render_files(job, target, texts.get_language(), connection) | _read_script(job.entrypoint, target)
+    files = export.render_files(job, target, texts.get_language(), connection) | _read_scripts(job.entrypoint, target)
     _write_files(place, files, target, force)
     return 0
 
 
-def _read_script(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
-    """Return the user's script where it is on this machine: it is put into the folder, at the path where ranks look for
-    it."""
-    script = Path(entrypoint.script) if entrypoint and entrypoint.script else None
-    if script is None or target == "kubernetes" or script.is_absolute() or ".." in script.parts or not script.is_file():
-        return {}
-    place = Path("workspace") / script if target == "slurm" else script
-    return {str(place): script.read_text("utf-8", "surrogateescape")}
+def _read_scripts(entrypoint: Entrypoint | None, target: str) -> dict[str, str]:
+    """Return the user's script, or those that the command names, where they are on this machine: they are put into the
+    folder, at the path where ranks look for them."""
+    named = () if entrypoint is None or entrypoint.module or target == "kubernetes" else entrypoint.paths
+    scripts = [
+        path for path in map(Path, named) if not path.is_absolute() and ".." not in path.parts and path.is_file()
+    ]
+    below = Path("workspace" if target == "slurm" else "")
+    return {str(below / path): path.read_text("utf-8", "surrogateescape") for path in scripts}
 
 
 def _build_request(

@@ -70,6 +70,8 @@ class AgentBackend(Backend):
             if len(workers) != node.processes and not (node.inside and node.image):
                 params = {"environment": node.name, "found": len(workers), "expected": node.processes}
                 found.append(Problem(f"environmentIds.{index}", "WORKERS_DIFFER", params))
+            elif job.starts_ranks and len(workers) > 1 and not (node.inside and node.image):
+                found.append(Problem("entrypoint.processes", "WORKERS_START_RANKS", {"environment": node.name}))
         missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
         absent = find_missing_path_below(self.data_dir, job.resume_from, missing)
         return found + (absent or download.check_checkpoint_complete(self.data_dir, job.resume_from))

@@ -53,7 +53,10 @@ _START_SCRIPT = (Path(__file__).parent / "start.py").read_text(encoding="utf-8")
 
 
 def problems(spec: JobSpec) -> list[Problem]:
-    return options.find_problems(spec, OPTIONS) + hosts.find_problems(spec)
+    found = options.find_problems(spec, OPTIONS) + hosts.find_problems(spec)
+    if spec.entrypoint and spec.entrypoint.command and not spec.starts_ranks:
+        found.append(Problem("entrypoint.command", "HOROVOD_NEEDS_PYTHON"))
+    return found
 
 
 def warnings(spec: JobSpec) -> list[Problem]:
@@ -83,11 +86,11 @@ def plan(spec: JobSpec) -> Plan:
         }
 
     extra = {"compression": options.read_option(spec, OPTIONS, "compression")}
-    python, unbuffered, *script = recipes.build_command(spec, "fermi.train.train_horovod", extra)
+    command = python, unbuffered, *script = recipes.build_command(spec, "fermi.train.train_horovod", extra)
     by_hand, timeline = hosts.list_hosts(spec), env.get("HOROVOD_TIMELINE")
     return build_plan(
         spec,
-        (python, unbuffered, (Late.FILES_DIR, "/horovod_start.py"), *script),
+        command if spec.starts_ranks else (python, unbuffered, (Late.FILES_DIR, "/horovod_start.py"), *script),
         files={
             "horovod_start.py": _START_SCRIPT,
             "hostfile": hosts.render_hostfile(by_hand),
