@@ -35,6 +35,7 @@ SECTIONS = (
     "doors",
     "lists",
     "standby",
+    "lines",
 )
 RARELY = {"sweep", "scaling", "loading", "sharing"}
 """Without a target: only when they are named, or with `--all`."""
