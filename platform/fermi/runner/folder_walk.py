@@ -19,7 +19,9 @@ MAX_FOLDER_ENTRIES = 2000
 """A folder with more is a data set: it is not read on, and not read again."""
 MAX_DEPTH = 8
 MAX_WALK_SECONDS = 3.0
-SKIPPED_NAMES = frozenset(("__pycache__", "node_modules", "site-packages", "venv", "wandb", "mlruns", "lost+found"))
+SKIPPED_NAMES = frozenset(
+    ("__pycache__", "node_modules", "site-packages", "venv", "wandb", "mlruns", "mlflow", "swanlog", "lost+found")
+)
 """Folders that are not entered, like all hidden ones: packages, and what trackers keep of files that are elsewhere."""
 SKIPPED_PREFIXES = (".", "models--", "datasets--", "spaces--")
 """The last three: `repo_folder_name` of huggingface_hub's `file_download.py`, the folders of its cache."""

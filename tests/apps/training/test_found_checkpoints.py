@@ -45,6 +45,8 @@ parser.add_argument("--manner")
 parser.add_argument("--out_dir", type=Path)
 parser.add_argument("--steps", type=int, default=150)
 parser.add_argument("--crash", action="store_true")
+parser.add_argument("--announce", action="store_true")
+parser.add_argument("--table", action="store_true")
 parser.add_argument("--init_from", default="scratch")
 parser.add_argument("--resume_from_checkpoint", type=Path)
 parser.add_argument("--load", type=Path)
@@ -108,6 +110,12 @@ for step in range(done + 1, args.steps + 1):
         print(f"iter {step}: loss {1 / step:.4f}, time 1.00ms", flush=True)
         if step % 20 == 0:
             save(step)
+            if args.announce:
+                event = {"event": "checkpoint", "step": step, "path": str(out / "ckpt.pt"), "val_loss": 1 / step}
+                print(json.dumps(event), flush=True)
+        if args.table:
+            with open(out / "metrics.csv", "a") as table:
+                print("step,accuracy" if step == 1 else f"{step},{step / 1000}", file=table)
     time.sleep(0.02)
 """
 
@@ -245,3 +253,23 @@ def test_a_script_that_cannot_resume_is_told_of_with_what_would_be_lost(user: Us
     assert points["found"]
     assert points["found"].seconds
     assert points["found"].seconds > 0
+
+
+def test_what_the_script_announces_wins_over_what_is_found(user: User, project: Project) -> None:
+    task = make(user, project, "nanogpt", "--steps", "45", "--announce", restarts=0)
+    until(advance, seconds=120, what="it is over")
+    row = Checkpoint.objects.get(task=task)
+    assert (row.step, row.source, row.layout, row.val_loss) == (40, CheckpointSource.SCRIPT, "", 1 / 40)
+    assert not task.events.filter(code="CHECKPOINT_FOUND").exists()
+
+
+def test_values_in_files_are_points_of_the_task_and_the_best_checkpoint_is_marked(user: User, project: Project) -> None:
+    task = make(user, project, "lightning", "--steps", "45", "--table", restarts=0)
+    until(advance, seconds=120, what="it is over")
+    found = task.metrics.filter(source="file").order_by("step").values_list("step", "values")
+    assert list(found) == [(step, {"accuracy": step / 1000}) for step in range(2, 46)]
+    task.metrics.filter(step=40).update(values={"val_loss": 2.0})
+    task.metrics.filter(step=20).update(values={"val_loss": 1.0})
+    marks = checkpoint_marks.find_marks(task)
+    assert (Path(marks.newest).name, Path(marks.best).name) == ("epoch=0-step=40.ckpt", "epoch=0-step=20.ckpt")
+    assert task.events.filter(code="CHECKPOINT_FOUND").count() == 2

@@ -508,3 +508,17 @@ def test_the_thread_looks_a_last_time_when_it_is_told_to_finish(tmp_path: Path, 
     write(tmp_path / "ckpt.pt", {**state, "step": 5})
     found = scan.finish()
     assert [one["checkpoint"]["step"] for one in found] == [5]
+
+
+def test_the_runner_of_rank_0_looks_and_only_into_folders_of_its_task(tmp_path: Path) -> None:
+    spec = {"pulse": True, "cwd": str(tmp_path / "cwd"), "env": {"FERMI_OUTPUT_DIR": str(tmp_path / "out")}}
+    for name in ("cwd", "out"):
+        (tmp_path / name).mkdir()
+    roots = {}
+    for name, own in (("shared", {}), ("code", {"code": {}}), ("inside", {"own_cwd": True})):
+        scan = FileScan.from_spec({**spec, **own, "ranks": [{"rank": 0}, {"rank": 1}]}, 0.0)
+        assert scan
+        roots[name] = [os.path.basename(root) for root in scan.walk.roots]
+    assert roots == {"shared": ["out"], "code": ["out", "cwd"], "inside": ["out", "cwd"]}
+    assert FileScan.from_spec({**spec, "ranks": [{"rank": 2}]}, 0.0) is None
+    assert FileScan.from_spec({**spec, "pulse": False, "ranks": [{"rank": 0}]}, 0.0) is None
