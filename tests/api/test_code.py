@@ -579,3 +579,20 @@ def test_a_cluster_without_a_way_out_keeps_libraries_offline(owner: Api, environ
     shown = owner.post("/training-tasks/preview", task(code={"snapshot": key}, env={"HF_HUB_OFFLINE": "0"})).data
     env = shown["ranks"][0]["env"]
     assert (env["HF_HUB_OFFLINE"], env["TRANSFORMERS_OFFLINE"]) == ("0", "1")
+
+
+def test_the_preview_proposes_how_the_script_resumes_until_a_rule_is_given(owner: Api, environments: Any) -> None:
+    key = upload_snapshot(owner, {"train.py": b"p.add_argument('--resume-from', type=str)\n"})
+    asked = task(code={"snapshot": key}, entrypoint={"script": "train.py"})
+    proposed = owner.post("/training-tasks/preview", asked).data["resume"]
+    assert (proposed["args"], proposed["env"], proposed["itself"]) == (["--resume-from", "{path}"], {}, False)
+    assert "--resume-from" in proposed["message"]
+    rule = {name: proposed[name] for name in ("args", "env", "itself")}
+    asked["entrypoint"] = {"script": "train.py", "resume": rule}
+    shown = owner.post("/training-tasks/preview", asked).data
+    assert shown["resume"] is None
+    assert "--resume-from" not in shown["command"], "the first attempt does not resume"
+    asked["entrypoint"]["resume"] = {}
+    assert "RESUME_RULE_UNCLEAR" in [
+        one["code"] for one in owner.post("/training-tasks/preview", asked).data["problems"]
+    ]

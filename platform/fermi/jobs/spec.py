@@ -109,7 +109,7 @@ class ResumeRule:
     script looks for its newest checkpoint itself, in each attempt."""
 
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    env: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)  # entry points are keys of caches
     itself: bool = False
 
     @property
