@@ -81,6 +81,7 @@ export function metric(id: number, step: number, loss: number, over: Partial<Met
 }
 
 export const task: Task = {
+  parameters: [],
   finding: null,
   taskId: "task-1",
   taskName: "first-task",

@@ -640,6 +640,26 @@ export const zh = {
     empty: "这段时间没有用量",
     emptyHint: "任务占用环境的时间会记在这里。",
   },
+  media: {
+    title: "图像、文本与表格",
+    find: "按名称查找",
+    noMatch: "没有匹配的名称。",
+    more: "再显示 {{count, number}} 项",
+    step: "第 {{step}} 步",
+    stepOf: "{{name}} 的步数",
+    kind: { image: "图像", text: "文本", table: "表格", histogram: "直方图" },
+    download: "下载 {{name}}",
+    unreadable: "无法读取该文件。",
+    tooLarge: "文件太大，无法显示，可以下载。",
+    cut: "未完整显示，下载的文件是完整的。",
+  },
+  parameters: {
+    title: "参数（{{count, number}}）",
+    find: "查找参数",
+    noMatch: "没有匹配的参数。",
+    more: "再显示 {{count, number}} 项",
+    filter: "{{name}}={{value}} 的任务",
+  },
 };
 
 /** The same texts in another language; English stands in for those that it lacks. */

@@ -1,9 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import { checkpointsQuery, eventsQuery, planQuery } from "@/api/tasks";
+import { checkpointsQuery, diagnosisQuery, eventsQuery, planQuery } from "@/api/tasks";
 import type { CreateRequest, RenderedFile, Task } from "@/api/types";
 import { formatBytes, formatTime, formatDateTime, formatNumber, formatInteger } from "@/lib/format";
 import { escapeName } from "@/lib/escape-name";
+import { Badge } from "@/ui/badge";
 import { LoadError, Loading } from "@/ui/errors";
 import { ButtonLink } from "@/ui/button";
 import { CopyButton, FileTabs } from "@/ui/file-tabs";
@@ -42,14 +43,17 @@ export function buildResumeUrl(id: string, path: string): string {
   return `/training/create?${new URLSearchParams({ from: id, resumeFrom: path }).toString()}`;
 }
 
+/** Checkpoints that the script announced, or that were found where its ranks wrote them. */
 export function Checkpoints({ id }: { id: string }) {
   const { t } = useTranslation();
   const checkpoints = useQuery(checkpointsQuery(id));
+  const resumePoint = useQuery({ ...diagnosisQuery(id, true), enabled: false }).data?.resumePoint;
   if (checkpoints.isError) return <LoadError error={checkpoints.error} retry={() => void checkpoints.refetch()} />;
   if (checkpoints.isPending) return <Loading />;
   if (checkpoints.data.length === 0) return <Nothing text={t("task.noCheckpoints")} />;
   return (
     <div className="relative overflow-x-auto" tabIndex={0} role="group" aria-label={t("task.checkpoints")}>
+      {resumePoint?.message && <p className="mb-2 text-sm text-muted">{resumePoint.message}</p>}
       <table className="w-full text-left text-sm">
         <thead className="text-muted">
           <tr className="*:px-2 *:py-1.5 *:font-medium *:whitespace-nowrap">
@@ -58,6 +62,7 @@ export function Checkpoints({ id }: { id: string }) {
             <th>{t("task.validationLoss")}</th>
             <th>{t("task.size")}</th>
             <th>{t("task.time")}</th>
+            <th>{t("task.checkpointKind")}</th>
             <th aria-label={t("task.resumeHere")} />
             <th>{t("task.path")}</th>
           </tr>
@@ -65,11 +70,22 @@ export function Checkpoints({ id }: { id: string }) {
         <tbody className="divide-y">
           {checkpoints.data.map((each) => (
             <tr key={`${each.attempt}/${each.step}`} className="*:px-2 *:py-1.5 *:whitespace-nowrap">
-              <td className="tabular-nums">{formatInteger(each.step)}</td>
+              <td className="tabular-nums">
+                {formatInteger(each.step)}
+                <span className="ml-2 inline-flex gap-1">
+                  {each.newest && <Badge tone="info">{t("task.newestCheckpoint")}</Badge>}
+                  {each.best && <Badge tone="ok">{t("task.bestCheckpoint")}</Badge>}
+                </span>
+              </td>
               <td>{each.attempt}</td>
               <td className="tabular-nums">{each.valLoss == null ? "–" : formatNumber(each.valLoss)}</td>
               <td>{each.sizeBytes == null ? "–" : formatBytes(each.sizeBytes)}</td>
               <td>{formatDateTime(each.at)}</td>
+              <td>
+                {each.source === "runner"
+                  ? t("task.foundCheckpoint", { layout: each.layout })
+                  : t("task.announcedCheckpoint")}
+              </td>
               <td>
                 <ButtonLink size="sm" to={buildResumeUrl(id, each.path)}>
                   {t("task.resumeHere")}

@@ -40,6 +40,8 @@ import DiagnosisPanel from "./diagnosis";
 const TaskCode = lazy(() => withPageTexts(import("./task-code")));
 const Terminal = lazy(() => withPageTexts(import("./rank-terminal")));
 const TaskTelemetry = lazy(() => import("./task-telemetry"));
+const Media = lazy(() => withPageTexts(import("./media")));
+const Parameters = lazy(() => withPageTexts(import("./parameters")));
 const Outputs = lazy(() => withPageTexts(import("./outputs")));
 
 /** How long the page waits for the first diagnosis. */
@@ -147,8 +149,16 @@ function TaskPage({ task }: { task: Task }) {
       <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
         <div className="min-w-0 space-y-4">
           <TaskProgress task={task} metrics={metrics} />
+          {diagnosis?.resumePoint?.resumes === false && !isFinished(task) && (
+            <Callout tone="warn" role="status">
+              {diagnosis.resumePoint.message}
+            </Callout>
+          )}
           {wide && ranks}
           <Charts metrics={metrics} loading={loading} />
+          <Suspense>
+            <Media task={task} />
+          </Suspense>
           <section id="details" className="scroll-mt-16 rounded-xl border bg-surface shadow-xs">
             <Tabs
               label={task.taskName}
@@ -164,6 +174,9 @@ function TaskPage({ task }: { task: Task }) {
           {!wide && ranks}
           <Timeline task={task} />
           <TaskFacts task={task} />
+          <Suspense>
+            <Parameters task={task} />
+          </Suspense>
           <TaskUsage task={task} />
           <Suspense>
             <Outputs task={task} />
