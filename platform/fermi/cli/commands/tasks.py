@@ -29,6 +29,7 @@ STATUSES = ["initializing", "queued", "starting", "running", "stopping", "succee
 @click.option("--owner")
 @click.option("--project")
 @click.option("--search", help=_("OPTION_INVENTORY_SEARCH"))
+@click.option("--parameter", multiple=True, metavar="CONDITION", help=_("OPTION_TASKS_PARAMETER"))
 @click.option("--created-after", metavar="TIME", help=_("OPTION_CREATED_AFTER"))
 @click.option("--created-before", metavar="TIME", help=_("OPTION_CREATED_AFTER"))
 @click.option("--ordering", metavar="COLUMN", help=_("OPTION_TASKS_ORDERING"))
