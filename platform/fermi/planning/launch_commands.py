@@ -168,7 +168,7 @@ class _Reading:
     ranked: bool = False
     depth: int = 0
 
-    def note(self, code: str, **params: object) -> None:
+    def add_note(self, code: str, **params: object) -> None:
         self.notes.append(Problem("command", code, params))
 
     def fail(self, code: str, **params: object) -> None:
@@ -242,13 +242,13 @@ class _Shell:
         chosen = next((one for one in self.found if one.launcher), self.found[-1] if self.found else None)
         for other in self.found:
             if chosen and other is not chosen:
-                chosen.note("COMMAND_OTHER_COMMAND", command=_shorten(" ".join(other.original)))
+                chosen.add_note("COMMAND_OTHER_COMMAND", command=_shorten(" ".join(other.original)))
         return chosen
 
     def run(self, command: Command) -> None:
         piped, self.piped = self.piped, command.end in ("|", "|&")
-        if command.strange or (command.words and command.words[0].plain in _KEYWORDS):
-            self.strange = self.strange or command.strange or command.words[0].plain
+        if command.strange or (command.words and command.words[0].unquoted_text in _KEYWORDS):
+            self.strange = self.strange or command.strange or command.words[0].unquoted_text
             return
         env: dict[str, str] = {}
         rest = [*command.words]
@@ -276,11 +276,11 @@ class _Shell:
             return
         ends = [*command.redirects, *([command.end] if command.end in ("&", "|", "|&") else [])]
         if ends and reading.command[:1] != ["tee"]:
-            reading.note("COMMAND_OUTPUT_KEPT", option=" ".join(ends))
+            reading.add_note("COMMAND_OUTPUT_KEPT", option=" ".join(ends))
         if piped:
             if reading.unclear:
                 return  # what reads the output of the command before
-            reading.note("COMMAND_NO_INPUT", command=_shorten(" ".join(words)))
+            reading.add_note("COMMAND_NO_INPUT", command=_shorten(" ".join(words)))
         self.found.append(reading)
 
     def _is_setup(self, words: list[str]) -> bool:
@@ -392,12 +392,12 @@ class _Shell:
         kept = "\0".join([*made.args, *made.command, made.script, made.module, *env.values()])
         for source in sorted(self.unexpanded):
             if source in kept and made.command[:2] != ("bash", "-c"):
-                reading.note("COMMAND_VALUE_NOT_EXPANDED", option=source)
+                reading.add_note("COMMAND_VALUE_NOT_EXPANDED", option=source)
         for placeholder, source in sorted(self.filled.items()):
             if placeholder in kept:
-                reading.note("COMMAND_VALUE_FILLED", found=source, filled=placeholder)
+                reading.add_note("COMMAND_VALUE_FILLED", found=source, filled=placeholder)
         if re.search(r"(?:^|\0|=)~/", kept):
-            reading.note("COMMAND_VALUE_NOT_EXPANDED", option="~/")
+            reading.add_note("COMMAND_VALUE_NOT_EXPANDED", option="~/")
         as_is = ProposedEntrypoint(command=tuple(reading.original), processes="node")
         return LaunchCommand(
             made, as_is, env, reading.launcher, reading.framework, gpus, nodes, reading.restarts,
@@ -439,18 +439,18 @@ def _choose_variables(reading: _Reading) -> dict[str, str]:
     kept: dict[str, str] = {}
     for name, value in reading.env.items():
         if name in _DEVICE_VARIABLES:
-            reading.note("COMMAND_DEVICES_CHOSEN", option=f"{name}={value}")
+            reading.add_note("COMMAND_DEVICES_CHOSEN", option=f"{name}={value}")
         elif variables.is_reserved(name):
-            reading.note("COMMAND_VARIABLE_RESERVED", option=f"{name}={_shorten(value, 60)}")
+            reading.add_note("COMMAND_VARIABLE_RESERVED", option=f"{name}={_shorten(value, 60)}")
         elif name in _SEARCH_PATHS:
-            reading.note("COMMAND_VARIABLE_LEFT_OUT", option=f"{name}={_shorten(value, 60)}")
+            reading.add_note("COMMAND_VARIABLE_LEFT_OUT", option=f"{name}={_shorten(value, 60)}")
         else:
             parts = [
                 part for part in value.split(":") if part not in (f"${name}", f"${{{name}:-}}", f"${{{name}}}", "")
             ]
             kept[name] = ":".join(parts) if name.endswith("PATH") and "://" not in value else value
             if _SECRET_NAME.fullmatch(name) and value:
-                reading.note("COMMAND_VARIABLE_SECRET", name=name)
+                reading.add_note("COMMAND_VARIABLE_SECRET", name=name)
     return kept
 
 
@@ -473,7 +473,7 @@ def _read(reading: _Reading, words: list[str], read_script: ReadScript | None) -
         parsed = parse_options(words[1:], launchers.WRAPPERS[name])
         rest = parsed.rest[1:] if name == "sudo" and parsed.unknown else parsed.rest
         if rest:
-            reading.note("COMMAND_WRAPPER_LEFT_OUT", option=name)
+            reading.add_note("COMMAND_WRAPPER_LEFT_OUT", option=name)
             _read(reading, rest, read_script)
     elif name in launchers.KEPT_WRAPPERS:
         at = next((index for index in range(1, len(words)) if _is_start(words[index])), 0)
@@ -531,7 +531,7 @@ def _read_env(reading: _Reading, words: list[str], read_script: ReadScript | Non
 
 def _read_python(reading: _Reading, words: list[str], read_script: ReadScript | None) -> None:
     if words[0] not in ("python", "python3", "$PYTHON", "${PYTHON}"):
-        reading.note("COMMAND_INTERPRETER", found=words[0])
+        reading.add_note("COMMAND_INTERPRETER", found=words[0])
     index = 1
     while index < len(words) and words[index].startswith("-") and words[index] != "-":
         word = words[index]
@@ -580,13 +580,15 @@ def _set_script(reading: _Reading, script: str, args: list[str]) -> None:
 
 def _set_shell_script(reading: _Reading, words: list[str]) -> None:
     reading.command, reading.processes = words, "gpu" if reading.ranked else "node"
-    reading.note("COMMAND_SHELL_SCRIPT", script=next((one for one in words if one.endswith(_SHELL_SCRIPT)), words[-1]))
+    reading.add_note(
+        "COMMAND_SHELL_SCRIPT", script=next((one for one in words if one.endswith(_SHELL_SCRIPT)), words[-1])
+    )
     _note_folder(reading)
 
 
 def _note_folder(reading: _Reading) -> None:
     if reading.folder:
-        reading.note("COMMAND_FOLDER", folder=reading.folder)
+        reading.add_note("COMMAND_FOLDER", folder=reading.folder)
 
 
 def _fill_arguments(reading: _Reading) -> None:
@@ -596,7 +598,7 @@ def _fill_arguments(reading: _Reading) -> None:
     if _OWN_PROCESSES in names and not reading.launcher:
         reading.processes = "node"
         filled |= {"world-size": "{nnodes}", "rank": "{node_rank}"}
-        reading.note("COMMAND_OWN_PROCESSES", argument=f"--{_OWN_PROCESSES}")
+        reading.add_note("COMMAND_OWN_PROCESSES", argument=f"--{_OWN_PROCESSES}")
     elif names & {*_BESIDE_RANK}:
         filled["rank"] = "{rank}"
     kept: list[str] = []
@@ -614,7 +616,7 @@ def _fill_arguments(reading: _Reading) -> None:
                 kept.append(value)
             continue
         kept.append(f"{written}={placeholder}")
-        reading.note("COMMAND_ARGUMENT_FILLED", found=f"{written}={value}", filled=f"{written}={placeholder}")
+        reading.add_note("COMMAND_ARGUMENT_FILLED", found=f"{written}={value}", filled=f"{written}={placeholder}")
     reading.args = kept
 
 
@@ -629,18 +631,18 @@ def _read_script_text(reading: _Reading, read_script: ReadScript | None) -> None
         return
     if reading.processes == "gpu" and (starts := entry.find_rank_start(text)):
         reading.processes = "node"
-        reading.note("COMMAND_SCRIPT_STARTS_RANKS", script=reading.script, what=starts[0], line=starts[1])
+        reading.add_note("COMMAND_SCRIPT_STARTS_RANKS", script=reading.script, what=starts[0], line=starts[1])
 
 
 def _note_option(reading: _Reading, option: Option) -> None:
     if option.name in _COUNTS:
-        reading.note("COMMAND_COUNT_CHOSEN", option=option.source)
+        reading.add_note("COMMAND_COUNT_CHOSEN", option=option.source)
     elif option.name in _MEETING:
-        reading.note("COMMAND_MEETING_CHOSEN", option=option.source)
+        reading.add_note("COMMAND_MEETING_CHOSEN", option=option.source)
     elif option.name in _LOGS:
-        reading.note("COMMAND_OUTPUT_KEPT", option=option.source)
+        reading.add_note("COMMAND_OUTPUT_KEPT", option=option.source)
     elif option.name not in ("m", "module", "use-env", "no-local-rank"):
-        reading.note("COMMAND_OPTION_LEFT_OUT", option=option.source)
+        reading.add_note("COMMAND_OPTION_LEFT_OUT", option=option.source)
 
 
 def _fail_options(reading: _Reading, program: str, parsed: launchers.ParsedOptions) -> bool:
@@ -665,7 +667,7 @@ def _read_torchrun(reading: _Reading, program: str, words: list[str], read_scrip
             reading.nodes = _parse_count(option.value)
         elif option.name == "max-restarts" and option.value.isdecimal():
             reading.restarts = min(int(option.value), MAX_COUNT)
-            reading.note("COMMAND_RESTARTS", option=option.source, count=reading.restarts)
+            reading.add_note("COMMAND_RESTARTS", option=option.source, count=reading.restarts)
             continue
         if option.name not in ("no-python", "run-path"):
             _note_option(reading, option)
@@ -691,7 +693,7 @@ def _choose_local_rank(reading: _Reading, read_script: ReadScript | None) -> str
 
 def _add_local_rank(reading: _Reading, program: str, option: str) -> None:
     reading.args = [f"{option}={{local_rank}}", *reading.args]
-    reading.note("COMMAND_ARGUMENT_ADDED", program=program, argument=f"{option}={{local_rank}}")
+    reading.add_note("COMMAND_ARGUMENT_ADDED", program=program, argument=f"{option}={{local_rank}}")
 
 
 _ACCELERATE_VARIABLES = {
@@ -756,9 +758,9 @@ def _read_accelerate(reading: _Reading, words: list[str], program: list[str], re
             )
             value = value.upper() if option.name == "dynamo-backend" else value
             reading.env.setdefault(variable, value)
-            reading.note("COMMAND_OPTION_VARIABLE", option=option.source, variable=f"{variable}={value}")
+            reading.add_note("COMMAND_OPTION_VARIABLE", option=option.source, variable=f"{variable}={value}")
         elif option.name == "max-restarts" and reading.restarts is not None:
-            reading.note("COMMAND_RESTARTS", option=option.source, count=reading.restarts)
+            reading.add_note("COMMAND_RESTARTS", option=option.source, count=reading.restarts)
         elif option.name != "no-python":
             _note_option(reading, option)
     if "no-python" in names:
@@ -784,7 +786,7 @@ def _keep_accelerate(
         words += [written, option.value] if takes else [written]
     words += [f"--{name.replace('-', '_')}={placeholder}" for name, placeholder in _ACCELERATE_COUNTS]
     reading.command, reading.processes = [*words, *parsed.rest], "node"
-    reading.note(
+    reading.add_note(
         "COMMAND_LAUNCHER_KEPT",
         program="accelerate launch",
         option=", ".join(_shorten(one.source, 80) for one in kept[:6]),
@@ -833,7 +835,7 @@ def _read_fabric(reading: _Reading, words: list[str], read_script: ReadScript | 
         if option.name in ("accelerator", "strategy", "precision"):
             variable = f"LT_{option.name.upper()}"
             reading.env[variable] = option.value
-            reading.note("COMMAND_OPTION_VARIABLE", option=option.source, variable=f"{variable}={option.value}")
+            reading.add_note("COMMAND_OPTION_VARIABLE", option=option.source, variable=f"{variable}={option.value}")
             continue
         if option.name == "devices":
             reading.gpus = _parse_count(option.value)
@@ -910,7 +912,7 @@ def _read_runner(reading: _Reading, name: str, words: list[str], read_script: Re
     if name == "uv":
         options = [word for word in options if word not in ("-m", "--module", "-s", "--script")]
     reading.before += [*words[:at], *options]
-    reading.note("COMMAND_RUNNER_KEPT", program=f"{name} run")
+    reading.add_note("COMMAND_RUNNER_KEPT", program=f"{name} run")
     if name == "uv" and names & {"m", "module"}:
         return _read_module(reading, parsed.rest[0], parsed.rest[1:], read_script)
     return _read(reading, parsed.rest, read_script)

@@ -53,7 +53,7 @@ class Word:
         return "".join(piece.source for piece in self.pieces)
 
     @property
-    def plain(self) -> str:
+    def unquoted_text(self) -> str:
         """The word if it is one piece without quotes; else empty."""
         return self.pieces[0].text if len(self.pieces) == 1 and self.pieces[0][0::2] == ("text", False) else ""
 
@@ -196,7 +196,7 @@ class _Parser:
             if char.isspace() or char in ";|&)<>":
                 break
             if char == "(":
-                if not in_list and re.fullmatch(r"[A-Za-z_]\w*\+?=", word.plain):
+                if not in_list and re.fullmatch(r"[A-Za-z_]\w*\+?=", word.unquoted_text):
                     word.values = self._read_values()
                     break
                 word.pieces.append(Piece("computed", self._read_nested("(", ")")))
