@@ -165,6 +165,10 @@ CASES: dict[str, Case] = {
         f"{TWO_NODES} --max-restarts 0 -- MINE=1 python -m torch.distributed.launch --nproc_per_node 2 --master_port 1"
         " 'train it.py' --dist-url tcp://127.0.0.1:1 --text '你 \"好\"'", printed('launched 你 "好" 1', 4),
     ),
+    "own-processes": Case(
+        f"{TWO_NODES} --max-restarts 0 -- python main.py --multiprocessing-distributed --dist-url tcp://127.0.0.1:1"
+        " --world-size 1 --rank 0", printed("joined", 4),
+    ),
     "lightning-devices": Case(
         "--env env-001 --env env-003 --max-restarts 0 --script main.py -- fit --trainer.accelerator=cpu "
         "--trainer.strategy=ddp --trainer.devices=auto --trainer.num_nodes=2 --trainer.max_epochs=3",
