@@ -214,7 +214,7 @@ class Line:
 
 def clean_text(line: bytes) -> str:
     """Return the line as text: no colours, ASCII punctuation."""
-    text = line.decode("utf-8", "replace").replace(_BAR, " ")
+    text = line.decode("utf-8", "replace").replace(_BAR, " ").replace("\b", "")
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if not text.isascii():
