@@ -1,5 +1,6 @@
 """The node runner with a command that starts the node's ranks itself: real launchers, whose ranks are followed."""
 
+import contextlib
 import json
 import os
 import signal
@@ -44,6 +45,10 @@ def train(end=None):
         print(f"rank {rank} step {step}", flush=True)
         if rank == 1 and step == 3 and "FAIL" in os.environ:
             raise ValueError("bad batch at step 3")
+        if "SAVE" in os.environ and rank == 0 and step == 3:
+            open(os.environ["FERMI_CHECKPOINT_DIR"] + "/model.pt", "w").write("weights")
+        if "HANG" in os.environ and rank == 1 and step == 3:
+            time.sleep(600)
         if flag.item():
             print(f"rank {rank} saved", flush=True)
             sys.exit(0)
@@ -253,3 +258,33 @@ def test_in_a_terminal_the_ranks_of_a_launcher_are_told_apart(tmp_path: Path) ->
     assert ran.returncode == 0, ran.stderr
     assert ["[rank 0] rank 0 step 5" in ran.stdout, "[rank 1] rank 1 step 5" in ran.stdout] == [True, True], ran.stdout
     assert "rank 1 of 2" in (tmp_path / "1.log").read_text()
+
+
+def test_inner_ranks_that_hang_are_examined_like_others(tmp_path: Path) -> None:
+    run = LauncherRun(tmp_path, LAUNCHERS["torchrun"], hang_seconds=5, env={"STEPS": "100000", "HANG": "1"})
+
+    def stalled() -> list[dict[str, Any]]:
+        """What is told of each rank once both wait within their training, and not for the import of PyTorch."""
+        told = [one["stalled"] or {} for one in run.entries()]
+        return told if [one.get("step") for one in told] == [4, 3] else []
+
+    assert until(stalled, what="both are seen")[1]["at"].startswith("train.py:")
+    until(
+        lambda: (told := stalled()) and all(one["still"] for one in told), what="both are idle, whatever the launcher"
+    )
+    entries = run.entries()
+    run.process.send_signal(signal.SIGKILL)
+    run.process.wait()
+    for one in entries:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one["pid"], signal.SIGKILL)
+
+
+def test_a_drill_kills_the_inner_rank(tmp_path: Path) -> None:
+    (tmp_path / "saved").mkdir()
+    drilled = {"FERMI_CHECKPOINT_DIR": str(tmp_path / "saved"), "FERMI_DRILL": '{"rank": 1}'}
+    run = LauncherRun(tmp_path, LAUNCHERS["torchrun"], env={"STEPS": "100000", "SAVE": "1", **drilled})
+    entries = run.wait()
+    assert entries[1]["exit_code"] == -signal.SIGKILL, entries
+    assert not entries[1]["asked"]
+    assert '{"event": "drilled"' in run.log(1)
