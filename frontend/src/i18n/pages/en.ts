@@ -665,6 +665,14 @@ export const en: PageTranslation = {
     empty: "No usage in this time range",
     emptyHint: "The time for which tasks hold environments is recorded here.",
   },
+  logPatterns: {
+    title_one: "Found in the log: {{count, number}} kind of line",
+    title_other: "Found in the log: {{count, number}} kinds of lines",
+    hint: "These lines repeat with a growing counter. Switch one off if it is no metric; name its fields, or leave one out with an empty name.",
+    example: "such as {{line}}",
+    name: "Name of the curve of {{field}}",
+    leftOut: "left out",
+  },
   media: {
     title: "Images, texts and tables",
     find: "Find by name",

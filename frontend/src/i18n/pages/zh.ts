@@ -640,6 +640,13 @@ export const zh = {
     empty: "这段时间没有用量",
     emptyHint: "任务占用环境的时间会记在这里。",
   },
+  logPatterns: {
+    title: "日志中发现的 {{count, number}} 种行",
+    hint: "这些行反复出现，其中的计数不断增长。如果某种行不是指标，可以关闭；可以为各字段命名，名称留空则不画该字段。",
+    example: "例如 {{line}}",
+    name: "{{field}} 的曲线名称",
+    leftOut: "不画",
+  },
   media: {
     title: "图像、文本与表格",
     find: "按名称查找",

@@ -1,7 +1,11 @@
+import { useQuery } from "@tanstack/react-query";
 import type { TFunction } from "i18next";
-import { useMemo, useState } from "react";
+import { lazy, Suspense, useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
-import type { Metric } from "@/api/types";
+import { type LogPattern, logPatternsQuery } from "@/api/log-patterns";
+import { isFinished } from "@/api/tasks";
+import type { Metric, Task } from "@/api/types";
+import { withPageTexts } from "@/i18n";
 import { cx } from "@/lib/cx";
 import { formatNumber, formatInteger } from "@/lib/format";
 import { Card } from "@/ui/card";
@@ -10,6 +14,9 @@ import { Chart, type Line, type Mark } from "./chart";
 import { buildSeries, findLossName, groupSources, isValidationLoss, listMetricNames, smoothPoints } from "./series";
 import { getSourceLabel } from "./sources";
 
+const LogPatterns = lazy(() => withPageTexts(import("./log-patterns")));
+
+const NO_PATTERNS: LogPattern[] = [];
 const THROUGHPUT = "tokens_per_s";
 /** From so many metrics on, their names can be searched. */
 const MANY_METRICS = 12;
@@ -23,9 +30,16 @@ interface View {
   log: boolean;
 }
 
+interface ChartsProps {
+  task: Task;
+  metrics: Metric[];
+  loading: boolean;
+}
+
 /** Charts of reported metrics. Several attempts form one line. */
-export function Charts({ metrics, loading }: { metrics: Metric[]; loading: boolean }) {
+export function Charts({ task, metrics, loading }: ChartsProps) {
   const { t } = useTranslation();
+  const { data: patterns = NO_PATTERNS } = useQuery(logPatternsQuery(task.taskId, !isFinished(task)));
   const all = useMemo(() => listMetricNames(metrics), [metrics]);
   const loss = findLossName(all);
   /** A validation loss is drawn in the loss's chart. */
@@ -78,10 +92,23 @@ export function Charts({ metrics, loading }: { metrics: Metric[]; loading: boole
           </div>
           <div className={cx("grid gap-4", shown.length > 1 && "xl:grid-cols-2")}>
             {shown.map((name) => (
-              <MetricChart key={name} name={name} loss={loss} names={all} metrics={metrics} {...view} />
+              <MetricChart
+                key={name}
+                name={name}
+                loss={loss}
+                names={all}
+                metrics={metrics}
+                patterns={patterns}
+                {...view}
+              />
             ))}
           </div>
         </>
+      )}
+      {patterns.length > 0 && (
+        <Suspense>
+          <LogPatterns task={task.taskId} patterns={patterns} />
+        </Suspense>
       )}
     </Card>
   );
@@ -122,9 +149,10 @@ interface MetricChartProps extends View {
   loss: string | undefined;
   names: string[];
   metrics: Metric[];
+  patterns: LogPattern[];
 }
 
-function MetricChart({ name, loss, names, metrics, smoothing, log }: MetricChartProps) {
+function MetricChart({ name, loss, names, metrics, patterns, smoothing, log }: MetricChartProps) {
   const { t } = useTranslation();
   const groups = useMemo(() => groupSources(metrics, name), [metrics, name]);
   const [main = [], ...others] = groups;
@@ -185,15 +213,29 @@ function MetricChart({ name, loss, names, metrics, smoothing, log }: MetricChart
     <figure className="min-w-0">
       <figcaption className="mb-1 text-sm text-muted">
         {label}
-        <span className="ml-2 text-xs">
-          {t("task.curveSource", {
-            sources: [...main, ...others.flat()].map((each) => getSourceLabel(t, each)).join(", "),
-          })}
-        </span>
+        <CurveSource name={name} sources={[...main, ...others.flat()]} patterns={patterns} />
         {gap?.open && <span className="ml-2 text-bad-ink">{value}</span>}
       </figcaption>
       <Chart label={`${label} ${value}`.trim()} lines={lines} marks={marks} stepLabel={t("task.step")} log={log} />
     </figure>
+  );
+}
+
+/** Who reported a curve; of one that was found in the log, the lines. */
+function CurveSource({ name, sources, patterns }: { name: string; sources: string[]; patterns: LogPattern[] }) {
+  const { t } = useTranslation();
+  const lines = patterns
+    .filter(({ enabled, fields }) => enabled && fields.some(({ shownAs }) => shownAs === name))
+    .map(({ line }) => line);
+  return (
+    <span className="ml-2 text-xs">
+      {t("task.curveSource", { sources: sources.map((each) => getSourceLabel(t, each)).join(", ") })}
+      {sources.includes("text") && lines.length > 0 && (
+        <code className="ml-1 break-all" title={lines.join("\n")}>
+          {lines[0]}
+        </code>
+      )}
+    </span>
   );
 }
 

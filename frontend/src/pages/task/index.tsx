@@ -155,7 +155,7 @@ function TaskPage({ task }: { task: Task }) {
             </Callout>
           )}
           {wide && ranks}
-          <Charts metrics={metrics} loading={loading} />
+          <Charts task={task} metrics={metrics} loading={loading} />
           <Suspense>
             <Media task={task} />
           </Suspense>

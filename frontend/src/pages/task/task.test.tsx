@@ -389,6 +389,47 @@ test("each chart names where its curve is from, and sources that differ are curv
   await screen.findByText("来自 TensorBoard");
 });
 
+test("lines of the log that became curves can be switched off, and their fields named", async () => {
+  let pattern = {
+    key: "k1",
+    line: "iter {iter}: loss {loss}, time {time}ms",
+    example: "iter 10: loss 4.2, time 12ms",
+    enabled: true,
+    fields: [
+      { name: "loss", shownAs: "loss", unit: "" },
+      { name: "time", shownAs: "time", unit: "ms" },
+    ],
+  };
+  const sent: unknown[] = [];
+  let reads = 0;
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/metrics"), () => {
+      reads++;
+      return respondWith({ items: [metric(1, 10, 4.2, { source: "text" })], next: null });
+    }),
+    http.get(apiUrl("/training-tasks/:id/log-patterns"), () => respondWith({ items: [pattern] })),
+    http.patch(apiUrl("/training-tasks/:id/log-patterns/k1"), async ({ request }) => {
+      const body = (await request.json()) as { enabled?: boolean; fields?: Record<string, string> };
+      sent.push(body);
+      const fields = pattern.fields.map((each) => ({ ...each, shownAs: body.fields?.[each.name] ?? each.shownAs }));
+      pattern = { ...pattern, fields, enabled: body.enabled ?? pattern.enabled };
+      return respondWith(pattern);
+    }),
+  );
+  renderAt("/training/task-1");
+  await userEvent.click(await screen.findByText("日志中发现的 1 种行"));
+  expect(screen.getAllByText(pattern.line)).toHaveLength(2); // with the curve, and in the list
+  const before = reads;
+  const name = screen.getByRole("textbox", { name: "time 的曲线名称" });
+  await userEvent.clear(name);
+  await userEvent.type(name, "{Enter}");
+  await waitFor(() => expect(sent).toEqual([{ fields: { time: "" } }]));
+  await waitFor(() => expect(reads).toBeGreaterThan(before));
+  await userEvent.click(screen.getByRole("switch"));
+  await waitFor(() => expect(sent[1]).toEqual({ enabled: false }));
+  await waitFor(() => expect(screen.queryByRole("textbox", { name: "loss 的曲线名称" })).toBeNull());
+});
+
 test("the request can be taken away as a command", async () => {
   platformHandlers.use(
     http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, request: { taskName: "first-task" } })),
