@@ -87,6 +87,7 @@ class _Observation:
     template: Any
     units: Any
     known: bool = False
+    bar: bool = False
 
 
 class KnownPattern(Protocol):
@@ -186,7 +187,7 @@ class Learner:
         self._observe(
             _Observation(
                 shape.key, counters, parsed.values, usable, shape.split, parsed.rank, parsed.seconds_left, stripped,
-                parsed.template, lambda: {one.name: one.unit for one in shape.measures},
+                parsed.template, lambda: {one.name: one.unit for one in shape.measures}, bar="%|" in text,
             )
         )  # fmt: skip
 
@@ -305,6 +306,8 @@ class Learner:
             if before is None or step != before:
                 steps[str(index)] = step
         if not steps:
+            if seen.bar and entry.get("first") and _counts_from_one(entry["trackers"]):
+                entry["first"][-1][1] = seen.values
             return
         first = entry.setdefault("first", [])
         first.append([steps, seen.values, self.state.get("main")])
@@ -328,6 +331,9 @@ class Learner:
         kept = [one for one in first if chosen in one[0]]
         while len(kept) > 1 and any(a[0][chosen] >= b[0][chosen] for a, b in itertools.pairwise(kept)):
             kept.pop(0)
+        if seen.bar and _counts_from_one(entry["trackers"]):
+            steps, values, _ = kept.pop()
+            entry["last"] = [steps[chosen], values]
         for steps, values, main in kept:
             self._give(seen, entry, steps[chosen], values, main, counters, epoch)
 
@@ -344,11 +350,20 @@ class Learner:
         before, place = tracker.get("s"), tracker.get("b", 0)
         kind, at, total = counters[chosen]
         step = _advance(tracker, kind, at, total, epoch)
+        last = seen.bar and _counts_from_one(entry["trackers"])
         if step == before:
+            if last and "last" in entry:
+                entry["last"][1] = seen.values
             return
         if "held" in entry and at <= place:
             self._release()
-        self._give(seen, entry, step, seen.values, self.state.get("main"), counters, epoch)
+        values = seen.values
+        if last:
+            waiting, entry["last"] = entry.get("last"), [step, values]
+            if waiting is None:
+                return
+            step, values = waiting
+        self._give(seen, entry, step, values, self.state.get("main"), counters, epoch)
 
     def _give(
         self, seen: _Observation, entry: dict[str, Any], step: int, values: Mapping[str, float | None], main: Any,
@@ -367,18 +382,21 @@ class Learner:
         if kind == EPOCH and main and main[0] > EPOCH:
             step = main[1]
         elif not seen.split and kind >= 0 and (not main or kind >= main[0] or main[2] == seen.key):
-            self._release()
+            self._release(seen.key)
             self.state["main"] = [kind, step, seen.key]
         (tracker,) = entry["trackers"].values()
         self._points.append(
             TextPoint(step, values, seen.key, _count_steps(tracker, kind, total, epoch), seen.seconds_left)
         )
 
-    def _release(self) -> None:
-        """Give out what evaluations said last: one point per evaluation, at the step of training."""
-        for entry in self.state.get("shapes", {}).values():
+    def _release(self, current: str = "") -> None:
+        """Give out what waits: the last state of evaluations, one point each at the step of training, and of bars of
+        other patterns than the `current` one."""
+        for key, entry in self.state.get("shapes", {}).items():
             if held := entry.pop("held", None):
                 self._points.append(TextPoint(held[0], held[1], held[2]))
+            if key != current and (last := entry.pop("last", None)):
+                self._points.append(TextPoint(last[0], last[1], key))
 
     def _forget_oldest(self, shapes: dict[str, Any]) -> None:
         waiting = [key for key, entry in shapes.items() if not entry.get("on")]
@@ -414,6 +432,12 @@ def carry_over(state: Mapping[str, Any]) -> dict[str, Any]:
             }
             shapes[key] = {**kept, "trackers": trackers}
     return {"shapes": shapes} if shapes else {}
+
+
+def _counts_from_one(trackers: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return True if a bar shows the values of a position last (Lightning's moves first, then gets its values). A bar
+    of tqdm that has values at position 0 gets them before it moves: there the first state counts."""
+    return any(tracker.get("f") for tracker in trackers.values())
 
 
 def _differ(before: Mapping[str, float | None], after: Mapping[str, float | None]) -> bool:

@@ -50,7 +50,7 @@ def test_a_reader_that_begins_anew_finds_the_same(task: Task) -> None:
 
 
 def test_lines_that_say_of_how_many_steps_are_progress(task: Task) -> None:
-    write(task, lines(1, 3, "Epoch 1/4: 50%|#| {0}/10 [00:05<01:30, 1.0it/s, loss={1}]"))
+    write(task, lines(1, 4, "Epoch 1/4: 50%|#| {0}/10 [00:05<01:30, 1.0it/s, loss={1}]"))
     LogReader(task, 1).read()
     task.refresh_from_db()
     assert (task.progress["step"], task.progress["total"], task.progress["loss"]) == (3, 40, 1.5)
