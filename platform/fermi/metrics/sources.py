@@ -10,7 +10,8 @@ distinct for good. Values agree if they are equal to the precision with which th
     "hidden": ["text:loss"]
     "best": ["wandb", true]                          the source of the task's progress, and whether it reports a loss
 
-Values are kept only of names that two sources have.
+Of a name that only one source has, its first values are kept: another source that is read later, such as a file,
+begins with them, too.
 """
 
 import re
@@ -23,6 +24,8 @@ from fermi.diagnosis import loss_anomalies
 from fermi.metrics.points import Point, get_priority
 
 MIN_MATCHES = 2
+FIRST_VALUES = 4
+"""Values that are kept of a name while only one source has it."""
 MAX_RECENT_VALUES = 16
 MAX_COMPARED_NAMES = 200
 """Names in the state; values of further ones are not compared."""
@@ -79,17 +82,18 @@ class SourceMerger:
             self._source, self._known = source, set()
         elif tuple(values) in self._known:
             return values
-        several = False
+        done = True
         for name, value in values.items():
             key, common = f"{source}:{name}", canonicalize(name)
             known = names.get(common)
+            if known is None and len(names) >= MAX_COMPARED_NAMES:
+                continue
             if known is None:
-                if len(names) < MAX_COMPARED_NAMES:
-                    names[common] = {key: []}
-            elif key not in known or len(known) > 1:
-                several = True
+                known = names[common] = {}
+            if key not in known or len(known) > 1 or len(known[key]) < FIRST_VALUES:
+                done = False
                 self._compare(known, key, step, value)
-        if not several and len(self._known) < MAX_COMPARED_NAMES:
+        if done and len(self._known) < MAX_COMPARED_NAMES:
             self._known.add(tuple(values))
         hidden = self.state.get("hidden", ())
         if not hidden:
