@@ -9,6 +9,7 @@ from fermi.jobs import drill, network
 from fermi.jobs.ranks import Placement
 from fermi.jobs.spec import JobSpec, Late, NodePlan, Problem, Value
 from fermi.runner.drill import DRILL_VARIABLE
+from fermi.runner.rank import PYTHON_VARIABLE
 
 COMPILE_VARIABLE, COMPILE_FOLDER = "TORCH_EXTENSIONS_DIR", "torch_extensions"
 COMPILE_PATH: Value = (Late.FILES_DIR, f"/{COMPILE_FOLDER}")
@@ -55,6 +56,7 @@ def build_job_env(spec: JobSpec) -> dict[str, Value]:
         "WORLD_SIZE": str(spec.world_size),
         "GROUP_WORLD_SIZE": str(len(spec.nodes)),
         **build_role_env(spec.world_size),
+        **({PYTHON_VARIABLE: Late.PYTHON} if spec.entrypoint and spec.entrypoint.command else {}),
         "FERMI_TASK_ID": spec.task_id,
         "FERMI_ATTEMPT": str(spec.attempt),
         "FERMI_BACKEND": backend,

@@ -342,6 +342,7 @@ class Node:
         env = {**env, **self.spec["env"], **rank["env"]}
         env |= caches.build_cache_env(env)
         command = [placeholders.fill_text(word, env) for word in self.spec["command"]]
+        python = env.get(PYTHON_VARIABLE, command[0])
         outputs = [self.open_output(one) for one in self.spec["ranks"][1:]] if self.starts_ranks else []
         pulse: RankFiles | LauncherFiles | None = None
         for descriptor in outputs:  # a rank of another user opens it through /proc (`fermi.probe.inner_ranks`)
@@ -353,7 +354,7 @@ class Node:
             inherited = [*inherited, *watch.descriptors(but=number)]
         pid = start_rank(
             number, command, placeholders.fill_env(env, self.spec.get("secrets", ())), self.spec["cwd"], output,
-            fork=bool(self.spec.get("fork")) and can_run_here(command), confinement=confinement,
+            fork=bool(self.spec.get("fork")) and can_run_here(command, python), confinement=confinement,
             signals=self.stops.signals, pulse=pulse, batch=read_visible_gpus(self.spec) == "",
             limit=self.bounds.limit_process if self.bounds else None, venv=self.spec.get("venv", ""),
             inherited=inherited,

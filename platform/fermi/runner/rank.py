@@ -100,11 +100,11 @@ def start_rank(
     return pid
 
 
-def can_run_here(command: Sequence[str]) -> bool:
+def can_run_here(command: Sequence[str], python: str) -> bool:
     """Return True if a process that has our modules can run the command: a script or a module, with no other option of
-    the interpreter than `-u`."""
+    the interpreter than `-u`. `python`: the task's interpreter; a command that names another one is executed."""
     first = next((word for word in command[1:] if word != "-u"), "-")
-    return os.path.basename(command[0]).startswith("python") and (first == "-m" or not first.startswith("-"))
+    return command[0] == python and (first == "-m" or not first.startswith("-"))
 
 
 def _adopt_venv(venv: str) -> bool:

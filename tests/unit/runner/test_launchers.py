@@ -157,6 +157,18 @@ def test_ranks_of_a_launcher_have_logs_and_steps_of_their_own(name: str, tmp_pat
     assert len({one["pid"] for one in entries}) == 2
 
 
+def test_a_command_with_another_interpreter_is_executed_by_that(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "other")], check=True)
+    (tmp_path / "prefix.py").write_text("import sys\nprint(sys.prefix)\n")
+    for python, prefix in (
+        (str(tmp_path / "other" / "bin" / "python"), str(tmp_path / "other")),
+        (sys.executable, sys.prefix),
+    ):
+        run = LauncherRun(tmp_path / str(len(prefix)), [python, str(tmp_path / "prefix.py")], 1, fork=True)
+        assert [entry["exit_code"] for entry in run.wait()] == [0], run.log(0)
+        assert run.log(0).split() == [prefix]
+
+
 def test_uneven_nodes_train_together_under_torchrun(tmp_path: Path) -> None:
     port, command, world = free_port(), [*TORCHRUN, "train.py"], ("env-002", "env-001")
     one = LauncherRun(tmp_path / "a", command, 1, 0, 0, port, world, env={"PET_NPROC_PER_NODE": "1"})
