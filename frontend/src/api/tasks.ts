@@ -10,6 +10,8 @@ export interface TaskFilters {
   owner?: string;
   environment?: string;
   search?: string;
+  /** Conditions such as `lr>0.001`. */
+  parameter?: string[];
   /** A cause, as the overview names it. */
   cause?: string;
   ordering?: TaskOrdering;

@@ -665,6 +665,21 @@ export const en: PageTranslation = {
     empty: "No usage in this time range",
     emptyHint: "The time for which tasks hold environments is recorded here.",
   },
+  entry: {
+    processes: "Processes that are started",
+    perGpu: "One per GPU (as torchrun does)",
+    perNode: "One per node, which starts its ranks itself (torchrun, accelerate, deepspeed, mp.spawn)",
+    command: "Command",
+    commandHint:
+      "Any program with its arguments, instead of a script; started as it is, without a shell. {nnodes}, {nproc_per_node}, {node_rank}, {master} and {port} are filled in.",
+    resume: "Resuming from a checkpoint",
+    resumeHint:
+      "What an attempt gets that goes on from a checkpoint: {path} is the checkpoint, {step} its step, {folder} its folder, {name} its name there. Restarts, preemption and drills use it. Without it, only FERMI_RESUME_FROM says where to resume.",
+    resumeArgs: "Arguments, one per line",
+    resumeEnv: "Variables, one per line",
+    resumeItself: "The script finds its newest checkpoint itself",
+    resumeAccept: "Use this",
+  },
   logPatterns: {
     title_one: "Found in the log: {{count, number}} kind of line",
     title_other: "Found in the log: {{count, number}} kinds of lines",

@@ -640,6 +640,21 @@ export const zh = {
     empty: "这段时间没有用量",
     emptyHint: "任务占用环境的时间会记在这里。",
   },
+  entry: {
+    processes: "启动的进程",
+    perGpu: "每个 GPU 一个（与 torchrun 相同）",
+    perNode: "每个节点一个，由它自行启动各 rank（torchrun、accelerate、deepspeed、mp.spawn）",
+    command: "命令",
+    commandHint:
+      "任意程序及其参数，代替脚本；不经过 shell，原样启动。{nnodes}、{nproc_per_node}、{node_rank}、{master} 和 {port} 会被替换。",
+    resume: "从检查点继续",
+    resumeHint:
+      "从检查点继续的尝试会得到这些参数和变量：{path} 是检查点，{step} 是它的步数，{folder} 是所在文件夹，{name} 是其中的名称。重启、抢占和演练都会用到。不填写时，只有 FERMI_RESUME_FROM 说明从哪里继续。",
+    resumeArgs: "参数，每行一个",
+    resumeEnv: "变量，每行一个",
+    resumeItself: "脚本自行查找最新的检查点",
+    resumeAccept: "采用",
+  },
   logPatterns: {
     title: "日志中发现的 {{count, number}} 种行",
     hint: "这些行反复出现，其中的计数不断增长。如果某种行不是指标，可以关闭；可以为各字段命名，名称留空则不画该字段。",

@@ -9,6 +9,7 @@ import { Field } from "@/ui/field";
 import { type Draft, usesOwnScript, DEFAULT_LAUNCH_MODE, NEW_ENVIRONMENTS_MODE } from "./draft";
 import { getProblemText } from "./problems";
 import { RadioGroup } from "./radio-group";
+import type { ResumeProposal } from "./resume-fields";
 import type { SectionProps } from "./section-props";
 import { fillDefaultChoices, findUsableVersion } from "./default-choices";
 
@@ -18,9 +19,10 @@ const NONE = { datasetId: "", datasetVersionId: "", modelId: "" };
 
 interface BasicsProps extends SectionProps {
   missingArguments: string[] | undefined;
+  resumeProposal: ResumeProposal | undefined;
 }
 
-export function Basics({ draft, problems, onChange, missingArguments }: BasicsProps) {
+export function Basics({ draft, problems, onChange, missingArguments, resumeProposal }: BasicsProps) {
   const { t } = useTranslation();
   const datasets = useQuery(datasetsQuery).data ?? [];
   const models = useQuery(modelsQuery).data ?? [];
@@ -64,7 +66,13 @@ export function Basics({ draft, problems, onChange, missingArguments }: BasicsPr
         />
         {usesOwnScript(draft) && (
           <Suspense fallback={<Loading />}>
-            <Script draft={draft} problems={problems} onChange={onChange} missingArguments={missingArguments} />
+            <Script
+              draft={draft}
+              problems={problems}
+              onChange={onChange}
+              missingArguments={missingArguments}
+              resumeProposal={resumeProposal}
+            />
           </Suspense>
         )}
         <Field label={label(t("create.dataset"))} error={getProblemText(problems, "datasetId")}>

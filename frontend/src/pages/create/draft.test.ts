@@ -275,6 +275,9 @@ describe("the request", () => {
     expect(buildRequest(buildDraft(ofModule), [tunable])).toEqual(ofModule);
     const ofCommand = { ...request, entrypoint: { command: ["torchrun", "train.py"], args: [], processes: "node" } };
     expect(buildRequest(buildDraft(ofCommand as CreateRequest), [tunable])).toEqual(ofCommand);
+    const resume = { args: ["--resume", "{path}"], env: { FROM: "{path}" } };
+    const ofResume = { ...request, entrypoint: { script: "train.py", args: [], resume } };
+    expect(buildRequest(buildDraft(ofResume), [tunable])).toEqual(ofResume);
     const ofModel: CreateRequest = { ...request, code: { snapshot: "8c1c8c1c8c1c8c1c" } };
     delete ofModel.entrypoint;
     expect(buildDraft(ofModel).what).toBe("model");

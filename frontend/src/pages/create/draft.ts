@@ -8,6 +8,7 @@ import {
 } from "@/api/request-schema";
 import type { CreateRequest, Framework } from "@/api/types";
 import { parseDuration, formatDurationInput, parseVariables, parseLines, parseNumber } from "@/lib/parse-input";
+import { joinWords, splitWords } from "@/lib/shell-words";
 import { type CapacityRequest, parseSelect, buildSelect } from "./capacity";
 import { type CodeDraft, parseCodeRequest, buildCodeRequest, NO_CODE } from "./code-draft";
 import { findFramework, getOptionRules, formatOption, parseOption } from "./options";
@@ -64,8 +65,13 @@ export interface Draft {
   code: CodeDraft;
   /** A path, or `-m` and a module, as after `python`. */
   script: string;
+  /** A program and its arguments, as in a shell; instead of a script. */
+  command: string;
   /** One argument per line. */
   args: string;
+  /** Whether a process is started for each GPU, or one for each node, which starts its ranks itself. */
+  processes: "gpu" | "node";
+  resume: ResumeDraft;
   /** One NAME=value per line. */
   env: string;
   /** Variables with the names of the secrets that they get. */
@@ -75,6 +81,18 @@ export interface Draft {
   /** Fields of a cloned request that the form does not show. They are sent unchanged. */
   rest: UnknownFields;
 }
+
+/** How a script is told to resume. */
+export interface ResumeDraft {
+  /** One argument per line. */
+  args: string;
+  /** One NAME=value per line. */
+  env: string;
+  /** It looks for its newest checkpoint itself. */
+  itself: boolean;
+}
+
+export const NO_RESUME: ResumeDraft = { args: "", env: "", itself: false };
 
 export interface UnknownFields {
   request: Record<string, unknown>;
@@ -107,7 +125,10 @@ export const EMPTY_DRAFT: Draft = {
   hyperparameters: {},
   code: NO_CODE,
   script: "",
+  command: "",
   args: "",
+  processes: "gpu",
+  resume: NO_RESUME,
   env: "",
   secrets: [],
   plain: {},
@@ -177,11 +198,27 @@ export function usesOwnScript(draft: Draft): boolean {
   return draft.what === "script";
 }
 
-/** Returns the script or the module that was typed; the command of a cloned request, unless one was. */
-function parseEntrypoint(draft: Draft): { script: string } | { module: string } | object {
-  if (draft.rest.entrypoint.command && !draft.script.trim()) return {};
-  const [, module] = /^-m\s+(.*)$/.exec(draft.script.trim()) ?? [];
-  return module === undefined ? { script: draft.script.trim() } : { module };
+/** Returns the script, the module or the command that was typed. Of both, the server says what is wrong. */
+function parseEntrypoint(draft: Draft): { script?: string; module?: string; command?: string[] } {
+  const script = draft.script.trim();
+  const command = splitWords(draft.command);
+  const [, module] = /^-m\s+(.*)$/.exec(script) ?? [];
+  return {
+    ...(module !== undefined ? { module } : (script || command.length === 0) && { script }),
+    ...(command.length > 0 && { command }),
+  };
+}
+
+function parseResume({ args, env, itself }: ResumeDraft): object {
+  const [words, variables] = [parseLines(args), parseVariables(env)];
+  if (!itself && words.length === 0 && isEmpty(variables)) return {};
+  return {
+    resume: {
+      ...(words.length > 0 && { args: words }),
+      ...(!isEmpty(variables) && { env: variables }),
+      ...(itself && { itself }),
+    },
+  };
 }
 
 export function parseHyperparameters(draft: Draft): Record<string, unknown> {
@@ -213,7 +250,13 @@ export function buildRequest(draft: Draft, frameworks: Framework[]): CreateReque
     ...(spares.length > 0 && { spareEnvironmentIds: spares }),
     ...(usesOwnScript(draft) && buildCodeRequest(draft.code, draft.master)),
     ...(usesOwnScript(draft) && {
-      entrypoint: { ...draft.rest.entrypoint, ...parseEntrypoint(draft), args: parseLines(draft.args) },
+      entrypoint: {
+        ...draft.rest.entrypoint,
+        ...parseEntrypoint(draft),
+        args: parseLines(draft.args),
+        ...(draft.processes === "node" && { processes: draft.processes }),
+        ...parseResume(draft.resume),
+      },
     }),
     ...(!isEmpty(hyperparameters) && { hyperparameters }),
     ...(!isEmpty(env) && { env }),
@@ -327,6 +370,13 @@ export function setDraftField(draft: Draft, field: string, to: string): Draft {
 }
 
 /** Returns the draft that would send `request`. */
+/** Returns one NAME=value per line. */
+export function formatVariables(variables: Record<string, string>): string {
+  return Object.entries(variables)
+    .map(([name, value]) => `${name}=${value}`)
+    .join("\n");
+}
+
 export function buildDraft(request: CreateRequest): Draft {
   const config = request.distributedConfig?.enabled === false ? null : request.distributedConfig;
   const selected = config?.nodeIds?.length ? config.nodeIds : (request.environmentIds ?? []);
@@ -358,10 +408,15 @@ export function buildDraft(request: CreateRequest): Draft {
     hyperparameters: formatTexts(request.hyperparameters),
     code: parseCodeRequest(request.code, config?.masterNode ?? selected[0] ?? ""),
     script: request.entrypoint?.module ? `-m ${request.entrypoint.module}` : text(request.entrypoint?.script),
+    command: joinWords(request.entrypoint?.command ?? []),
     args: (request.entrypoint?.args ?? []).join("\n"),
-    env: Object.entries(request.env ?? {})
-      .map(([name, value]) => `${name}=${value}`)
-      .join("\n"),
+    processes: request.entrypoint?.processes ?? "gpu",
+    resume: {
+      args: (request.entrypoint?.resume?.args ?? []).join("\n"),
+      env: formatVariables(request.entrypoint?.resume?.env ?? {}),
+      itself: request.entrypoint?.resume?.itself ?? false,
+    },
+    env: formatVariables(request.env ?? {}),
     secrets: Object.entries(request.secretEnv ?? {}).map(([variable, secret]) => ({ variable, secret })),
     plain: formatTexts(
       Object.fromEntries(
@@ -375,7 +430,7 @@ export function buildDraft(request: CreateRequest): Draft {
     rest: {
       request: omitFields(request, request.entrypoint ? SHOWN_FIELDS : SHOWN_FIELDS.filter((name) => name !== "code")),
       config: omitFields(config, SHOWN_CONFIG_FIELDS),
-      entrypoint: omitFields(request.entrypoint, ["script", "module", "args"]),
+      entrypoint: omitFields(request.entrypoint, ["script", "module", "command", "args", "processes", "resume"]),
     },
   };
 }

@@ -164,7 +164,11 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
               </Suspense>
             )}
           />
-          <Basics {...section} missingArguments={preview.data?.missingArguments} />
+          <Basics
+            {...section}
+            missingArguments={preview.data?.missingArguments}
+            resumeProposal={preview.data?.resume}
+          />
           {createsEnvironments(draft) ? (
             <Suspense fallback={<Loading />}>
               <NewEnvironments {...section} />

@@ -87,3 +87,27 @@ test("an argument that the script declares is added by one click", async () => {
   expect(screen.getByLabelText<HTMLTextAreaElement>("脚本参数").value).toBe("--local_rank={local_rank}");
   await waitFor(() => expect(screen.queryByRole("button", { name: /^添加 --local_rank/ })).toBeNull());
 });
+
+test("one process per node, its command and how it resumes are sent, as proposed or as typed", async () => {
+  const none = { ranks: [], files: [], artifacts: [], command: [], problems: [], inUse: [], summary: null };
+  const resume = { args: ["--resume", "{path}"], env: {}, itself: false, message: "脚本有参数 --resume。" };
+  let body: { entrypoint?: object } = {};
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks/preview"), async ({ request }) => {
+      body = (await request.json()) as typeof body;
+      return respondWith({ ...none, warnings: [], proposal: null, missingArguments: [], resume });
+    }),
+  );
+  renderAt("/training/create");
+  await userEvent.click(await screen.findByRole("radio", { name: /脚本/ }));
+  await userEvent.click(await screen.findByRole("radio", { name: /^每个节点一个/ }));
+  await userEvent.type(screen.getByLabelText("命令"), "torchrun 'my train.py'");
+  expect(await screen.findByText("脚本有参数 --resume。")).toBeTruthy();
+  const proposal = screen.getByText("脚本有参数 --resume。").closest("div") as HTMLElement;
+  await userEvent.click(within(proposal).getByRole("button", { name: "采用" }));
+  expect(screen.getByLabelText<HTMLTextAreaElement>("参数，每行一个").value).toBe("--resume\n{path}");
+  const entrypoint = { command: ["torchrun", "my train.py"], args: [], processes: "node" };
+  await waitFor(() => expect(body.entrypoint).toEqual({ ...entrypoint, resume: { args: ["--resume", "{path}"] } }));
+  await userEvent.click(screen.getByRole("checkbox", { name: "脚本自行查找最新的检查点" }));
+  await waitFor(() => expect(body.entrypoint).toEqual({ ...entrypoint, resume: { itself: true } }));
+});

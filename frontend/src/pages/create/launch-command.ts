@@ -1,4 +1,5 @@
 import type { LaunchCommand } from "@/api/types";
+import { joinWords } from "@/lib/shell-words";
 import type { Draft } from "./draft";
 
 type Entrypoint = LaunchCommand["entrypoint"];
@@ -6,7 +7,7 @@ type Entrypoint = LaunchCommand["entrypoint"];
 /** Formats an entry point as it would be typed in a shell. */
 export function formatEntrypoint({ script, module, command, args }: Entrypoint): string {
   const words = command ?? ["python", ...(module ? ["-m", module] : [script ?? ""]), ...(args ?? [])];
-  return words.map((word) => (/^[\w@%+=:,./{}-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`)).join(" ");
+  return joinWords(words);
 }
 
 /** Returns the change of the draft that makes a launch command its entry point, with its variables. */
@@ -18,13 +19,11 @@ export function applyLaunchCommand(draft: Draft, found: LaunchCommand, entrypoin
   return {
     what: "script",
     script: module ? `-m ${module}` : script,
+    command: joinWords(command ?? []),
     args: args.join("\n"),
+    processes,
     env: [...kept, ...added].join("\n"),
     ...(found.framework && { framework: found.framework }),
     ...(found.maxRestarts != null && { plain: { ...draft.plain, maxRestarts: String(found.maxRestarts) } }),
-    rest: {
-      ...draft.rest,
-      entrypoint: { ...(command && { command }), ...(processes === "node" && { processes }) },
-    },
   };
 }

@@ -5,16 +5,20 @@ import { Button } from "@/ui/button";
 import CodeFields from "./code-source";
 import { LaunchCommandField } from "./launch-command-field";
 import { getProblemText } from "./problems";
+import { RadioGroup } from "./radio-group";
+import { ResumeFields, type ResumeProposal } from "./resume-fields";
 import type { SectionProps } from "./section-props";
 import { MonospaceInput, MonospaceTextarea } from "./monospace-inputs";
 
 interface ScriptFieldsProps extends SectionProps {
   /** Arguments that the script declares for its process's place and is not given. */
   missingArguments: string[] | undefined;
+  /** How the script seems to take a checkpoint. */
+  resumeProposal: ResumeProposal | undefined;
 }
 
 /** The user's own script: its code, and how it is started. */
-export default function ScriptFields({ missingArguments, ...section }: ScriptFieldsProps) {
+export default function ScriptFields({ missingArguments, resumeProposal, ...section }: ScriptFieldsProps) {
   const { t } = useTranslation();
   const { draft, problems, onChange } = section;
   return (
@@ -31,6 +35,27 @@ export default function ScriptFields({ missingArguments, ...section }: ScriptFie
         placeholder="train.py"
         className="sm:col-start-1"
       />
+      <RadioGroup
+        legend={t("entry.processes")}
+        name="entrypoint.processes"
+        value={draft.processes}
+        options={[
+          { value: "gpu", label: t("entry.perGpu") },
+          { value: "node", label: t("entry.perNode") },
+        ]}
+        onChange={(processes) => onChange({ processes })}
+      />
+      {(draft.processes === "node" || draft.command) && (
+        <MonospaceInput
+          name="entrypoint.command"
+          value={draft.command}
+          onText={(command) => onChange({ command })}
+          label={t("entry.command")}
+          hint={t("entry.commandHint")}
+          placeholder="torchrun --nproc_per_node={nproc_per_node} train.py"
+          className="sm:col-span-2"
+        />
+      )}
       <MonospaceTextarea
         {...section}
         field="args"
@@ -48,6 +73,7 @@ export default function ScriptFields({ missingArguments, ...section }: ScriptFie
           {t("create.addArgument", { argument })}
         </Button>
       ))}
+      <ResumeFields {...section} proposal={resumeProposal} />
     </>
   );
 }

@@ -7,7 +7,13 @@ const TEXTS = ["framework", "zone", "owner", "environment", "search", "cause"] a
 
 export function readFilters(params: URLSearchParams): TaskFilters {
   const status = params.getAll("status").filter((each): each is Status => STATUSES.includes(each as Status));
-  return { ...(status.length > 0 && { status }), ...readFilterTexts(params, TEXTS), page: readPageNumber(params) };
+  const parameter = params.getAll("parameter").filter(Boolean);
+  return {
+    ...(status.length > 0 && { status }),
+    ...(parameter.length > 0 && { parameter }),
+    ...readFilterTexts(params, TEXTS),
+    page: readPageNumber(params),
+  };
 }
 
 export function isFiltered(filters: TaskFilters): boolean {

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Plus, Square, Trash2, X } from "lucide-react";
-import type { ReactNode } from "react";
+import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useLocation, useSearchParams } from "react-router";
 import { frameworksQuery, zonesQuery } from "@/api/inventory";
@@ -37,6 +37,16 @@ export function Component() {
   const total = tasks.data?.total ?? 0;
   const columns = taskColumns(t);
   const set = (name: string, value: string) => setParams((now) => setFilter(now, name, value), { replace: true });
+  const setParameters = (conditions: string[]) =>
+    setParams(
+      (now) => {
+        const next = setFilter(now, "parameter", "");
+        for (const condition of conditions) next.append("parameter", condition);
+        return next;
+      },
+      { replace: true },
+    );
+  const causeText = useCauseText();
   const clear = () => setParams(removeFilters);
   const bulk = useBulkActions(tasks.data?.items ?? NONE);
   return (
@@ -52,7 +62,8 @@ export function Component() {
       <div className="mb-4 flex flex-wrap items-center gap-2">
         <SearchBox label={t("tasks.search")} value={filters.search ?? ""} onSettled={(text) => set("search", text)} />
         <Filters params={params} onChange={set} />
-        {filters.cause && <CauseFilter onClear={() => set("cause", "")} />}
+        {filters.cause && <FilterChip text={causeText} label={t("tasks.anyCause")} onClear={() => set("cause", "")} />}
+        <ParameterFilter conditions={filters.parameter ?? []} onChange={setParameters} />
         {isFiltered(filters) && (
           <Button look="ghost" size="sm" onClick={clear}>
             {t("tasks.clearFilters")}
@@ -110,12 +121,15 @@ export function Component() {
 }
 
 /** The cause that the overview filtered by: named, or after a reload in general words. */
-function CauseFilter({ onClear }: { onClear: () => void }) {
+function useCauseText(): string {
   const { t } = useTranslation();
   const state: unknown = useLocation().state;
   const reported =
     typeof state === "object" && state && "cause" in state && typeof state.cause === "string" && state.cause;
-  const text = reported || t("tasks.oneCause");
+  return reported || t("tasks.oneCause");
+}
+
+function FilterChip({ text, label, onClear }: { text: string; label: string; onClear: () => void }) {
   return (
     <span className="inline-flex max-w-sm min-w-0 items-center gap-1 rounded-full border bg-sunken py-0.5 pr-1 pl-2.5 text-sm">
       <span className="truncate" title={text}>
@@ -123,13 +137,50 @@ function CauseFilter({ onClear }: { onClear: () => void }) {
       </span>
       <button
         type="button"
-        aria-label={t("tasks.anyCause")}
+        aria-label={label}
         className="rounded-full p-0.5 text-muted -outline-offset-2 hover:text-ink"
         onClick={onClear}
       >
         <X className="size-3.5" />
       </button>
     </span>
+  );
+}
+
+/** Conditions on parameters of scripts, such as `lr>0.001`; Enter adds one. */
+function ParameterFilter({ conditions, onChange }: { conditions: string[]; onChange: (all: string[]) => void }) {
+  const { t } = useTranslation();
+  const [text, setText] = useState("");
+  return (
+    <>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          const condition = text.trim();
+          if (condition && !conditions.includes(condition)) onChange([...conditions, condition]);
+          setText("");
+        }}
+      >
+        <input
+          aria-label={t("tasks.parameter")}
+          placeholder={t("tasks.parameterExample")}
+          title={t("tasks.parameter")}
+          className="control w-40"
+          spellCheck={false}
+          maxLength={1300}
+          value={text}
+          onChange={({ target }) => setText(target.value)}
+        />
+      </form>
+      {conditions.map((condition) => (
+        <FilterChip
+          key={condition}
+          text={condition}
+          label={t("tasks.withoutParameter", { condition })}
+          onClear={() => onChange(conditions.filter((each) => each !== condition))}
+        />
+      ))}
+    </>
   );
 }
 

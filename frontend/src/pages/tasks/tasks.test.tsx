@@ -45,6 +45,22 @@ test("filters live in the address and are sent to the server", async () => {
   await waitFor(() => expect(asked.at(-1)).toContain("status=failed&search=gpt"));
 });
 
+test("tasks are found by parameters of their scripts, several at once", async () => {
+  const asked: string[][] = [];
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks"), ({ request }) => {
+      asked.push(new URL(request.url).searchParams.getAll("parameter"));
+      return respondWithList(task);
+    }),
+  );
+  const page = renderAt("/training?parameter=optimizer%3Dadamw");
+  await userEvent.type(await screen.findByLabelText(/^脚本的参数/), "lr>0.001{Enter}");
+  await waitFor(() => expect(asked.at(-1)).toEqual(["optimizer=adamw", "lr>0.001"]));
+  await userEvent.click(screen.getByRole("button", { name: "不限 optimizer=adamw" }));
+  await waitFor(() => expect(asked.at(-1)).toEqual(["lr>0.001"]));
+  expect(page.address()).toBe("/training?parameter=lr%3E0.001");
+});
+
 test("a list that cannot be loaded says why and can be tried again", async () => {
   platformHandlers.use(http.get(apiUrl("/training-tasks"), () => respondWithError(400, "INVALID_REQUEST", "请求有误")));
   renderAt("/training");
