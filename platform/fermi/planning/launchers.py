@@ -1,9 +1,9 @@
 """The options of programs that start training, each with or without a value, so that the script is found after them.
 
 Read from their own parsers: torch 2.13 `torch/distributed/run.py` and `launch.py`, accelerate 1.15
-`commands/launch.py`, deepspeed 0.19 `launcher/runner.py`, horovod 0.28 `runner/launch.py`, lightning-fabric 2.6
-`cli.py`, uv 0.13 `uv run --help`; from the manuals of Slurm 25.05 `srun`, Open MPI 5.0 and MPICH 4.2 `mpirun`, conda 25
-`conda run`. Names stand without their dashes, with `-` for `_`. Pure.
+`commands/launch.py`, deepspeed 0.19 `launcher/runner.py`, horovod `runner/launch.py`, lightning-fabric 2.6 `cli.py`, uv
+0.13 `uv run --help`. The options of `srun`, `mpirun` and `conda run` are the usual ones, not all: a command with
+another option is run as it is. Names stand without their dashes, with `-` for `_`. Pure.
 """
 
 import re
