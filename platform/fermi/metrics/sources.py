@@ -1,9 +1,10 @@
 """One series from several sources: a script that prints its loss often logs the same loss to a tracker. Pure; the state
 is small JSON.
 
-Names of two sources are compared where they mean the same (`canonicalize`). Values that agree at MIN_MATCHES steps, and
-differ at none, make the two one series: that of the source with the lower priority is hidden. One difference makes them
-distinct for good. Values agree if they are equal to the precision with which the less precise one was printed.
+Names of two sources are compared where they mean the same (`canonicalize`). Values that agree at MIN_MATCHES steps, or
+at one step in EXACT_DIGITS digits, and differ at none, make the two one series: that of the source with the lower
+priority is hidden. One difference makes them distinct for good. Values agree if they are equal to the precision with
+which the less precise one was printed, or to that of a single precision number, which event files hold.
 
     "names": {"loss": {"text:loss": [[10, 2.31], …], "wandb:train/loss": [[10, 2.3097], …]}}     the newest values
     "pairs": {"text:loss wandb:train/loss": 1}       matches so far; "same" or "distinct" once it is known
@@ -26,6 +27,8 @@ from fermi.metrics.points import Point, get_priority
 MIN_MATCHES = 2
 FIRST_VALUES = 4
 """Values that are kept of a name while only one source has it."""
+EXACT_DIGITS = 6
+SINGLE_PRECISION = 2.0**-23
 MAX_RECENT_VALUES = 16
 MAX_COMPARED_NAMES = 200
 """Names in the state; values of further ones are not compared."""
@@ -42,10 +45,12 @@ class HiddenSeries:
 
 @lru_cache(maxsize=1024)
 def canonicalize(name: str) -> str:
-    """Return what is compared between sources: lower case, `_` between words, and neither `train` nor `training` as the
-    first or last word."""
+    """Return what is compared between sources: lower case, `_` between words, without `summary` (of a whole run) as the
+    first word, and without `train` or `training` as the first or last one."""
     words = [word for word in _WORD_ENDS.sub("_", name.lower()).strip("_").split("_") if word]
-    if len(words) > 1 and words[0] in ("train", "training"):
+    if len(words) > 1 and words[0] == "summary":
+        words = words[1:]
+    while len(words) > 1 and words[0] in ("train", "training"):
         words = words[1:]
     if len(words) > 1 and words[-1] == "train":
         words = words[:-1]
@@ -53,11 +58,16 @@ def canonicalize(name: str) -> str:
 
 
 def agree(one: float, other: float) -> bool:
-    """Return whether the numbers are equal to the precision of the less precise one."""
-    if one == other:
+    """Return whether the numbers are equal to the precision of the less precise one, or to single precision."""
+    if abs(one - other) <= SINGLE_PRECISION * max(abs(one), abs(other)):
         return True
     unit = max(_find_last_digit(one), _find_last_digit(other))
     return abs(one - other) <= 0.5001 * unit
+
+
+def count_digits(number: float) -> int:
+    """Return the number of significant digits that are printed of the number."""
+    return len(repr(float(number)).partition("e")[0].replace(".", "").strip("-0"))
 
 
 def _find_last_digit(number: float) -> float:
@@ -116,8 +126,10 @@ class SourceMerger:
             there = [told for at, told in values if at == step]
             if not there:
                 continue
-            pairs[pair] = "distinct" if not agree(value, there[-1]) else pairs.get(pair, 0) + 1
-            if pairs[pair] != "distinct" and pairs[pair] >= MIN_MATCHES:
+            agreed = [told for told in there if agree(value, told)]
+            pairs[pair] = pairs.get(pair, 0) + 1 if agreed else "distinct"
+            exact = bool(agreed) and min(count_digits(value), count_digits(agreed[-1])) >= EXACT_DIGITS
+            if agreed and (exact or pairs[pair] >= MIN_MATCHES):
                 pairs[pair] = "same"
                 self._hide(min(key, other, key=lambda one: (get_priority(one.partition(":")[0]), one)))
 

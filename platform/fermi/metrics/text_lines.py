@@ -384,8 +384,9 @@ class _Interpreter:
         self._counters: list[Counter] = []
         self._found: list[tuple[int, str, str, str, bool, bool, bool]] = []
         self._eta = -1
-        self._section = self._line_split = ""
-        self._carried = ""
+        # results of an evaluation (`* Acc@1 …`: pytorch/examples, imagenet/main.py; torchvision's references)
+        self._section = "val" if gaps[0].lstrip().startswith("* ") else ""
+        self._line_split = self._carried = ""
 
     def interpret(self, key: str) -> Shape:
         for index in range(len(self._kinds)):

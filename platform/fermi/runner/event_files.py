@@ -26,6 +26,8 @@ MAX_EVENT_BYTES = 256 << 10
 """Events with more are images, graphs and the like: they are passed over."""
 SCALAR_PLUGINS = ("", "scalars")
 """`plugin_name` of scalars (tensorboard/plugins/scalar/metadata.py); only the first value of a tag has to have it."""
+LIGHTNINGS_PLACEHOLDER = ("hp_metric", -1.0)
+"""Lightning's logger writes it for a table of hyperparameters (lightning/pytorch/loggers/tensorboard.py)."""
 _FORMATS = {1: ("f", 4), 2: ("d", 8), 3: ("i", 4), 9: ("q", 8), 4: ("B", 1), 6: ("b", 1), 5: ("h", 2), 10: ("?", 1)}
 """By `DataType` (types.proto): the format of a number in `tensor_content`, and its bytes."""
 
@@ -80,7 +82,7 @@ class EventReader:
         found = []
         for one in values:
             named = self._read_value(one)
-            if named and math.isfinite(time):
+            if named and named != LIGHTNINGS_PLACEHOLDER and math.isfinite(time):
                 found.append(Scalar(named[0], step, named[1], time))
         return found
 

@@ -15,7 +15,8 @@ from fermi.metrics.sources import HiddenSeries, SourceMerger, agree, canonicaliz
     [
         (2.31, 2.3097, True), (2.31, 2.3163, False), (2.3, 2.3097, True), (5e-05, 5.04e-05, True),
         (5e-05, 6e-05, False), (4.2, 4.25, True), (4.0, 4.2, True), (0.5, 0.5, True), (1e20, 1.2e21, False),
-        (0.0012, 0.00123, True),
+        (0.0012, 0.00123, True), (4.642857142857143e-05, 4.6428573e-05, True), (0.10623006522, 0.10623006185, True),
+        (0.1062301, 0.1062303, False),
     ],
 )  # fmt: skip
 def test_numbers_agree_to_the_precision_with_which_they_were_printed(one: float, other: float, same: bool) -> None:
@@ -25,7 +26,7 @@ def test_numbers_agree_to_the_precision_with_which_they_were_printed(one: float,
 @pytest.mark.parametrize(
     ("name", "common"),
     [("train/loss", "loss"), ("Loss", "loss"), ("training_loss", "loss"), ("loss-train", "loss"), ("train", "train"),
-     ("val.loss", "val_loss"), ("Val Loss", "val_loss"), ("训练", "训练"), ("train_val", "val")],
+     ("summary/train_loss", "loss"), ("val.loss", "val_loss"), ("Val Loss", "val_loss"), ("训练", "训练"), ("train_val", "val")],
 )  # fmt: skip
 def test_names_are_compared_without_case_separators_and_train(name: str, common: str) -> None:
     assert canonicalize(name) == common
@@ -72,6 +73,22 @@ def test_a_file_that_is_read_after_all_calls_is_the_same_series() -> None:
     for step in range(40):
         seen.add("file", step, loss=1.5 + step)
     assert seen.hidden == [HiddenSeries("file", "loss")]
+
+
+def test_one_match_in_many_digits_is_enough() -> None:
+    seen = Series()
+    seen.add("transformers", 140, **{"summary/train_loss": 6.123096765790667})
+    seen.add("file", 140, **{"train/train_loss": 6.123097})
+    assert seen.hidden == [HiddenSeries("file", "train/train_loss")]
+
+
+def test_of_several_values_at_a_step_any_may_agree() -> None:
+    seen = Series()
+    for step in (10, 20):
+        seen.add("tensorboard", step, reward=15.0 + step)
+        seen.add("tensorboard", step, reward=27.0)
+        seen.add("text", step, reward=15.0 + step)
+    assert seen.hidden == [HiddenSeries("text", "reward")]
 
 
 def test_one_difference_makes_two_series_for_good() -> None:
