@@ -27,10 +27,12 @@ from fermi.metrics.points import Point, get_priority
 MIN_MATCHES = 2
 FIRST_VALUES = 4
 """Values that are kept of a name while only one source has it."""
-EXACT_DIGITS = 6
+EXACT_DIGITS = 5
 SINGLE_PRECISION = 2.0**-23
 MAX_RECENT_VALUES = 16
-MAX_COMPARED_NAMES = 200
+MAX_COMPARED_SERIES = 8
+"""Series that have one common name: losses of steps and of a run, from several sources."""
+MAX_COMPARED_NAMES = 100
 """Names in the state; values of further ones are not compared."""
 _WORD_ENDS = re.compile(r"[\s/.\-:]+|_+")
 
@@ -111,7 +113,7 @@ class SourceMerger:
         return {name: value for name, value in values.items() if f"{source}:{name}" not in hidden}
 
     def _compare(self, known: dict[str, list[Any]], key: str, step: int, value: float | None) -> None:
-        if key not in known and len(known) >= 4:
+        if key not in known and len(known) >= MAX_COMPARED_SERIES:
             return
         recent = known.setdefault(key, [])
         if value is None:
