@@ -111,7 +111,7 @@ class RowGroup:
         self._height = min(max(self._height, found.state.height), MAX_ROWS)
         return True
 
-    def settle(self, printed: int, following: int, *, everything: bool = False) -> Iterator[RenderedLine]:
+    def pop_settled_rows(self, printed: int, following: int, *, everything: bool = False) -> Iterator[RenderedLine]:
         """Yield the settled rows, or all. `printed`: how far the log has been read; `following`: where it goes on if no
         row is left."""
         while self._rows:
@@ -177,7 +177,7 @@ class LineReader:
                 group = self.group
                 group.write(base + self.begin, line)
                 left = group.end_line() and not group.extend(data, end + 1) and self._find_end(end + 1) >= 0
-                yield from group.settle(following, following, everything=left)
+                yield from group.pop_settled_rows(following, following, everything=left)
                 if left:
                     self.group, found = None, find_group(data, end + 1)
             self.begin = end + 1
@@ -199,7 +199,7 @@ def render_groups(data: bytes, state: GroupState, *, last: bool) -> tuple[bytes,
     place = reader.begin, NO_GROUP
     if reader.group is not None:
         reader.group.write(reader.begin, reader.rest)
-        shown += [line.text for line in reader.group.settle(len(data), len(data), everything=last)]
+        shown += [line.text for line in reader.group.pop_settled_rows(len(data), len(data), everything=last)]
         place = (len(data), NO_GROUP) if last else reader.group.find_place()
     rendered = b"".join(text + b"\n" for text in shown)
     if last and reader.group is not None and reader.rest:

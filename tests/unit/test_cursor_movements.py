@@ -42,7 +42,7 @@ def read(data: bytes, begin: int = 0, state: GroupState = NO_GROUP, *, last: boo
     yield from (line for line in reader if isinstance(line, RenderedLine))
     if reader.group is not None:
         reader.group.write(begin + reader.begin, reader.rest)
-        yield from reader.group.settle(len(data), len(data), everything=last)
+        yield from reader.group.pop_settled_rows(len(data), len(data), everything=last)
 
 
 def follow(data: bytes, sizes: list[int]) -> tuple[list[RenderedLine], list[list[str]]]:
@@ -58,7 +58,7 @@ def follow(data: bytes, sizes: list[int]) -> tuple[list[RenderedLine], list[list
                 begin, state = line.following, line.group
         if reader.group is not None:
             reader.group.write(reader.base + reader.begin, reader.rest)
-            lines += reader.group.settle(size, size)
+            lines += reader.group.pop_settled_rows(size, size)
             begin, state = reader.group.find_place()
             screens.append(reader.group.render()[1].decode().split("\n"))
         else:

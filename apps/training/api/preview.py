@@ -14,7 +14,7 @@ from apps.training.services.build import TaskDraft
 from apps.training.services.packages import PackageReport
 from apps.training.services.preview import PlatformChoice, TaskPreview, mask_secrets
 from fermi.jobs import run_location
-from fermi.jobs.spec import LATE_TEXTS, JobSpec, Plan, Rendered, resolve
+from fermi.jobs.spec import LATE_TEXTS, JobSpec, Plan, Problem, Rendered, resolve
 from fermi.planning import entry, plugins, summary
 from fermi.planning.resume_rules import ProposedRule
 
@@ -50,11 +50,12 @@ def serialize_preview(preview: TaskPreview) -> dict[str, Any]:
 def _serialize_resume_rule(proposed: ProposedRule) -> dict[str, Any]:
     rule = proposed.rule
     words = shlex.join(rule.args)
+    text = Problem("entrypoint.resume", "RESUME_RULE_PROPOSED", {"found": proposed.found, "words": words})
     return {
         "args": list(rule.args),
         "env": dict(rule.env),
         "itself": rule.itself,
-        "message": render_text("RESUME_RULE_PROPOSED", {"found": proposed.found, "words": words})[0],
+        "message": render_text(text.code, text.params)[0],
     }
 
 

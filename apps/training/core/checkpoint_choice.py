@@ -152,13 +152,19 @@ def find_resume_point(task: Task) -> ResumePoint | None:
     except (BackendError, UnknownNameError):
         return None
     row = Checkpoint.objects.filter(task=task, path=path).first() if path else None
-    newest = task.attempts.order_by("-number").first()
-    began, ended = (newest.running_at, newest.ended_at) if newest else (None, None)
-    seconds = ((ended or now()) - began).total_seconds() if began else None
-    if row is None:
-        return ResumePoint(reached=reached, knows_how=_knows_how_to_resume(task, None), seconds=seconds)
     knows_how = _knows_how_to_resume(task, row)
-    return ResumePoint(row.path, row.step, row.at, row.attempt, reached, knows_how, None if knows_how else seconds)
+    seconds = None if knows_how else _compute_trained_seconds(task)
+    if row is None:
+        return ResumePoint(reached=reached, knows_how=knows_how, seconds=seconds)
+    return ResumePoint(row.path, row.step, row.at, row.attempt, reached, knows_how, seconds)
+
+
+def _compute_trained_seconds(task: Task) -> float | None:
+    """Return how long the newest attempt has run; None if it has not begun."""
+    newest = task.attempts.order_by("-number").first()
+    if newest is None or newest.running_at is None:
+        return None
+    return ((newest.ended_at or now()) - newest.running_at).total_seconds()
 
 
 def _knows_how_to_resume(task: Task, row: Checkpoint | None) -> bool:
@@ -219,11 +225,12 @@ def _find_existing(task: Task, candidates: Iterable[str]) -> str | None:
 def _list_saved(task: Task) -> Iterator[SavedCheckpoint]:
     """Yield the task's checkpoints, newest first, without those that the script claims in other tasks' folders. Beyond
     the first MAX_CHECKPOINTS_CHECKED, rows are read only when they are consumed."""
-    known = Checkpoint.objects.filter(task=task)
-    states = known.exclude(source=CheckpointSource.RUNNER, layout__in=WEIGHT_LAYOUTS)
-    known = states if states.exists() else known  # weights alone only where nothing else was saved
-    rows = known.order_by("-step", "-id").values_list("path", "attempt", "step")
+    everything = Checkpoint.objects.filter(task=task).order_by("-step", "-id").values_list("path", "attempt", "step")
+    rows = everything.exclude(source=CheckpointSource.RUNNER, layout__in=WEIGHT_LAYOUTS)
     newest = list(rows[:MAX_CHECKPOINTS_CHECKED])
+    if not newest:  # weights alone only where nothing else was saved
+        rows = everything
+        newest = list(rows[:MAX_CHECKPOINTS_CHECKED])
     is_own = checkpoints.make_claim_check(task.pk)
     others = rows[MAX_CHECKPOINTS_CHECKED:] if len(newest) == MAX_CHECKPOINTS_CHECKED else ()
     return (SavedCheckpoint(*row) for row in chain(newest, others) if is_own(row[0]))

@@ -7,12 +7,14 @@ from fermi.jobs.credentials import looks_secret
 from fermi.metrics.parameters import MAX_PARAMETERS, ParameterValue, format_value
 
 
-def store_parameters(task: str, found: Mapping[str, ParameterValue], source: str, *, replaces: bool = True) -> None:
+def store_parameters(
+    task: str, found: Mapping[str, ParameterValue], source: str, *, replaces: bool = True, is_new: bool = False
+) -> None:
     """Store parameters of a task, at most MAX_PARAMETERS, and none that look like secrets. `replaces`: values that
-    another source has reported are replaced."""
+    another source has reported are replaced. `is_new`: the task has none yet."""
     if not found:
         return
-    rows = {row.name: row for row in TaskParameter.objects.filter(task=task)}
+    rows = {} if is_new else {row.name: row for row in TaskParameter.objects.filter(task=task)}
     changed = []
     for name, value in found.items():
         text, number = format_value(value)

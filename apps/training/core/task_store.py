@@ -67,7 +67,7 @@ def store_task(job: JobSpec, owner: User, cluster: Cluster, kind: TaskKind = Tas
     task.save(force_insert=True)
     if kind is TaskKind.TRAINING:
         outputs.create_outputs(task.pk, task.project_id)
-        parameters.store_parameters(task.pk, dict(flatten_parameters(dict(job.hyperparameters))), REQUEST)
+        parameters.store_parameters(task.pk, dict(flatten_parameters(dict(job.hyperparameters))), REQUEST, is_new=True)
     if task.select is None or is_scheduled_by_engine(task):
         store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
     wakeups.enqueue_due_task(task.pk)

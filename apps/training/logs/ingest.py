@@ -189,6 +189,8 @@ class LogReader:
             news.more |= not (chunk.end or tail.held)
             if rows or tail.position - tail.stored > MAX_UNSTORED_BYTES or (last and tail.position > tail.stored):
                 found.tails.append(tail)
+        if to_the_end:  # of an ended attempt, which asks nothing any more
+            found.prompts = []
         if found.tails:
             self._store(found)
         return news

@@ -278,7 +278,7 @@ class LogPageReader:
         begin, end, rest = cursor + reader.begin, cursor + len(chunk.data), reader.rest
         group.write(begin, strip_partial_code(rest))
         has_ended, shown = chunk.end and self._has_ended, False
-        for line in group.settle(end, end, everything=has_ended):
+        for line in group.pop_settled_rows(end, end, everything=has_ended):
             yield _RawLine(line.offset, line.text[:MAX_LINE_BYTES], line.following, group=line.group)
             shown = line.following == end
         if shown:

@@ -26,7 +26,8 @@ def test_numbers_agree_to_the_precision_with_which_they_were_printed(one: float,
 @pytest.mark.parametrize(
     ("name", "common"),
     [("train/loss", "loss"), ("Loss", "loss"), ("training_loss", "loss"), ("loss-train", "loss"), ("train", "train"),
-     ("summary/train_loss", "loss"), ("val.loss", "val_loss"), ("Val Loss", "val_loss"), ("训练", "训练"), ("train_val", "val")],
+     ("summary/train_loss", "loss"), ("val.loss", "val_loss"), ("Val Loss", "val_loss"), ("训练", "训练"),
+     ("train_val", "val")],
 )  # fmt: skip
 def test_names_are_compared_without_case_separators_and_train(name: str, common: str) -> None:
     assert canonicalize(name) == common
