@@ -14,7 +14,7 @@ from rich.console import Console
 from bench import history, live_platform, table, temp_platform
 from tests.services import MissingServerError
 
-ON_ONE_PLATFORM = ("idle", "stream", "launch", "logs", "code", "recovery", "kubernetes", "gang", "inside")
+ON_ONE_PLATFORM = ("idle", "stream", "launch", "script", "logs", "code", "recovery", "kubernetes", "gang", "inside")
 """One after the other on `live.shared()`: first the one that wants it new, last those that leave clusters behind."""
 SECTIONS = (
     *ON_ONE_PLATFORM,
