@@ -113,6 +113,8 @@ test("the curve of printed lines names its source, and the lines can be switched
   await looksRight("printed-found");
   await line.click();
   await curve.waitFor({ state: "detached" });
+  await line.click();
+  await curve.waitFor();
 });
 
 test("a bar that was taken away leaves no line, and one that ended leaves one", async () => {

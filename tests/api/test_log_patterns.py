@@ -36,9 +36,13 @@ def test_members_change_patterns_and_strangers_see_nothing(owner: Api, stranger:
     assert stranger.patch(f"{path}/abc", {"enabled": False}).status == 404
     changed = owner.patch(f"{path}/abc", {"fields": {"loss": "train_loss", "time": ""}})
     assert (changed.status, [field["shownAs"] for field in changed.data["fields"]]) == (200, ["train_loss", ""])
-    assert MetricPoint.objects.get(task=task).values == {"train_loss": 2.5}
+    metrics = f"/training-tasks/{task}/metrics"
+    assert [point["values"] for point in owner.get(metrics).data["items"]] == [{"train_loss": 2.5}]
+    assert [point["values"] for point in owner.get(f"{metrics}?names=train_loss").data["items"]] == [
+        {"train_loss": 2.5}
+    ]
     assert owner.patch(f"{path}/abc", {"enabled": False}).data["enabled"] is False
-    assert not MetricPoint.objects.filter(task=task).exists()
+    assert owner.get(metrics).data["items"] == []
 
 
 def test_unknown_patterns_and_fields_are_refused(owner: Api) -> None:

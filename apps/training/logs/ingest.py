@@ -247,10 +247,9 @@ class LogReader:
             if parsed.replaced:
                 MetricPoint.objects.filter(pk__in=parsed.replaced).delete()
             text_metrics.store_patterns(self._task_id, parsed.patterns)
-            rows = [*parsed.points, *(point for _, point in parsed.newest.values())]
-            MetricPoint.objects.bulk_create(text_metrics.apply_patterns(self._task_id, rows))
+            MetricPoint.objects.bulk_create([*parsed.points, *(point for _, point in parsed.newest.values())])
             for slot, point in parsed.newest.values():
-                slot[1] = point.pk or 0
+                slot[1] = point.pk
             if parsed.found:
                 parsed.drop_announced()
             Event.objects.bulk_create(parsed.events)

@@ -1,8 +1,6 @@
-"""Applies what is known and set about the lines that became curves: the expressions that find candidates, compiled by
-RE2, and the patterns of a task (`LogPattern`), which users switch off, rename and reduce.
-
-A change of a pattern and the storing of points lock the task's row, so every point is stored either before a change,
-and rewritten by it, or with it.
+"""Reads lines for people into points: the expressions that find candidates, compiled by RE2, and the patterns of a task
+(`LogPattern`). Points are stored as they were printed; `core.log_patterns` applies what users changed when they are
+read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from apps.training.core.findings import read_rules_text
-from apps.training.models import LogPattern, MetricPoint
+from apps.training.models import LogPattern
 from fermi.metrics.known_patterns import DeclaredPattern, parse_declared_patterns
 from fermi.metrics.text_patterns import CANDIDATE, ROWS, FoundPattern, KnownPattern, Learner
 from fermi.schema import sanitize
@@ -54,21 +52,3 @@ def store_patterns(task_id: str, found: Iterable[FoundPattern]) -> None:
     ]
     if rows and LogPattern.objects.filter(task_id=task_id).count() + len(rows) <= MAX_PATTERNS:
         LogPattern.objects.bulk_create(rows, ignore_conflicts=True)
-
-
-def apply_patterns(task_id: str, points: Iterable[MetricPoint]) -> list[MetricPoint]:
-    """Return the points as their patterns want them: renamed, without fields that are left out, without points of
-    patterns that are switched off."""
-    points = list(points)
-    if not any(point.pattern for point in points):
-        return points
-    patterns = {one.key: one for one in LogPattern.objects.filter(task_id=task_id)}
-    return [point for point in points if _apply(patterns.get(point.pattern), point)]
-
-
-def _apply(pattern: LogPattern | None, point: MetricPoint) -> bool:
-    if pattern is None:
-        return True
-    names = {name: entry["name"] for name, entry in pattern.fields.items()}
-    point.values = {names.get(name, name): value for name, value in point.values.items() if names.get(name, name)}
-    return pattern.enabled and bool(point.values)

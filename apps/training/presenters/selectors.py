@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 from django.db.models import (
@@ -29,7 +29,7 @@ from apps.accounts.models import User
 from apps.common.encoding import encode_json
 from apps.common.errors import ApiError
 from apps.common.sql import CompiledQuery, Reader, list_columns, read_json
-from apps.training.core import elastic_size, redaction
+from apps.training.core import elastic_size, log_patterns, redaction
 from apps.training.models import (
     Attempt,
     Drill,
@@ -337,7 +337,7 @@ def query_events(task_id: str, after: int = 0) -> QuerySet[Event, Any]:
     )  # fmt: skip
 
 
-_POINT_COLUMNS = ("id", "attempt", "rank", "step", "at", "values", "source")
+_POINT_COLUMNS = ("id", "attempt", "rank", "step", "at", "values", "source", "pattern")
 
 
 def query_media(task_id: str, filters: Mapping[str, Any]) -> QuerySet[TaskMedia, Any]:
@@ -347,19 +347,36 @@ def query_media(task_id: str, filters: Mapping[str, Any]) -> QuerySet[TaskMedia,
     return rows.filter(**chosen).values("attempt", "rank", "kind", "name", "step", "path", "source", "at")
 
 
+class PointPage(NamedTuple):
+    """Points as users want to see them. `last`: the id of the last row that was read, 0 without rows; `more`: there are
+    further ones."""
+
+    points: list[dict[str, Any]]
+    last: int
+    more: bool
+
+
 def list_metrics(task_id: str, filters: Mapping[str, Any]) -> dict[str, Any]:
     """Return points in the order in which they were stored; `next` is what to pass as `after` to continue, None at the
     end."""
+    page = read_points(task_id, filters)
+    return {"items": page.points, "next": page.last if page.more else None}
+
+
+def read_points(task_id: str, filters: Mapping[str, Any]) -> PointPage:
+    """Return a page of points in the order in which they were stored."""
     rows = MetricPoint.objects.filter(task=task_id, pk__gt=filters["after"])
     for name in ("attempt", "rank", "source"):
         if filters.get(name) is not None:
             rows = rows.filter(**{name: filters[name]})
     limit = filters["limit"]
-    points = list(rows.order_by("pk").values(*_POINT_COLUMNS)[: limit + 1])
-    following = points[limit - 1]["id"] if len(points) > limit else None
-    points = points[:limit]
+    found = list(rows.order_by("pk").values(*_POINT_COLUMNS)[: limit + 1])
+    last, more = found[:limit][-1]["id"] if found else 0, len(found) > limit
+    points = log_patterns.apply_patterns(task_id, found[:limit])
+    for point in points:
+        del point["pattern"]
     if names := filters.get("names"):
         for point in points:
             point["values"] = {name: value for name, value in point["values"].items() if name in names}
         points = [point for point in points if point["values"]]
-    return {"items": points, "next": following}
+    return PointPage(points, last, more)

@@ -201,12 +201,14 @@ def _build_messages(
     )
     for row in events:
         send("event", task_presenter.serialize_event(row, lang), event=row["id"])
-    points = []
+    more = len(events) == MAX_BATCH_ROWS
     if state.metric > position.metric:
-        points = selectors.list_metrics(task_id, {"after": position.metric, "limit": MAX_BATCH_ROWS})["items"]
-    if points:
-        send("metric", {"items": points}, metric=points[-1]["id"])
-    more = len(events) == MAX_BATCH_ROWS or len(points) == MAX_BATCH_ROWS
+        page = selectors.read_points(task_id, {"after": position.metric, "limit": MAX_BATCH_ROWS})
+        more |= page.more
+        if page.points:
+            send("metric", {"items": page.points}, metric=page.last)
+        else:  # of patterns that are switched off
+            position = replace(position, metric=max(page.last, position.metric))
     if request.ranks != "none" and newest_attempt:
         task = Task.objects.select_related("cluster").only("world_size", "cluster").get(pk=task_id)
         for attempt in range(max(position.attempt, 1), newest_attempt + 1):  # to the end of one, then the next

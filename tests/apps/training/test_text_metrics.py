@@ -6,6 +6,7 @@ from apps.accounts.models import User
 from apps.common.clock import now
 from apps.training.logs.ingest import LogReader, drain_logs
 from apps.training.models import DiagnosisRules, LogPattern, MetricPoint, Task
+from apps.training.presenters.selectors import list_metrics, read_points
 from apps.training.services import log_patterns
 from tests.apps.attempts import begin_attempt, write
 
@@ -13,8 +14,9 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 
 def values(task: Task, attempt: int = 1, rank: int = 0) -> list[tuple[int, dict[str, float | None]]]:
-    found = MetricPoint.objects.filter(task=task, attempt=attempt, rank=rank).order_by("step", "id")
-    return list(found.values_list("step", "values"))
+    """The points as the API shows them, by step."""
+    found = list_metrics(task.pk, {"after": 0, "attempt": attempt, "rank": rank, "limit": 1000})["items"]
+    return sorted(((one["step"], one["values"]) for one in found), key=lambda point: point[0])
 
 
 def lines(first: int, last: int, manner: str = "iter {0}: loss {1}, time 12.5ms") -> str:
@@ -101,11 +103,11 @@ def test_a_field_is_renamed_and_left_out_in_all_points(task: Task) -> None:
         {"name": "loss", "shownAs": "train_loss", "unit": ""},
         {"name": "time", "shownAs": "", "unit": "ms"},
     ]
-    log_patterns.change_pattern(owner(task), task.pk, pattern["key"], {"fields": {"loss": "loss"}})
-    assert values(task)[0] == (1, {"loss": 0.5})
+    log_patterns.change_pattern(owner(task), task.pk, pattern["key"], {"fields": {"loss": "loss", "time": "ms"}})
+    assert values(task)[0] == (1, {"loss": 0.5, "ms": 12.5})
 
 
-def test_a_pattern_that_is_switched_off_has_no_points(task: Task) -> None:
+def test_a_pattern_that_is_switched_off_shows_no_points_until_it_is_on_again(task: Task) -> None:
     reading = LogReader(task, 1)
     write(task, lines(1, 3) + '{"step": 9, "other": 1}\n')
     reading.read()
@@ -114,7 +116,10 @@ def test_a_pattern_that_is_switched_off_has_no_points(task: Task) -> None:
     write(task, lines(4, 5))
     reading.read()
     assert values(task) == [(9, {"other": 1})]
+    newest = MetricPoint.objects.latest("pk").pk
+    page = read_points(task.pk, {"after": newest - 1, "limit": 1})
+    assert (page.points, page.last, page.more) == ([], newest, False), "a stream goes on behind what is not shown"
     log_patterns.change_pattern(owner(task), task.pk, pattern["key"], {"enabled": True})
     write(task, lines(6, 6))
     reading.read()
-    assert values(task) == [(6, {"loss": 3.0, "time": 12.5}), (9, {"other": 1})]
+    assert [step for step, _ in values(task)] == [1, 2, 3, 4, 5, 6, 9], "those that came meanwhile, too"

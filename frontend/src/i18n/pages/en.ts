@@ -683,7 +683,7 @@ export const en: PageTranslation = {
   logPatterns: {
     title_one: "Found in the log: {{count, number}} kind of line",
     title_other: "Found in the log: {{count, number}} kinds of lines",
-    hint: "These lines repeat with a growing counter. Switch one off if it is no metric; name its fields, or leave one out with an empty name. Points that are switched off or left out are deleted; switched on again, only later lines are drawn.",
+    hint: "These lines repeat with a growing counter. Switch one off if it is no metric; name its fields, or leave one out with an empty name. Every change can be taken back.",
     example: "such as {{line}}",
     name: "Name of the curve of {{field}}",
     leftOut: "left out",

@@ -1,0 +1,31 @@
+"""Applies to points of printed lines what users have changed about their patterns. Points are stored as they were
+printed, so every change can be taken back."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from apps.training.models import LogPattern
+
+
+def apply_patterns(task_id: str, points: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the points, each with its `pattern` and `values`, as users want them: renamed, without fields that are
+    left out, without points of patterns that are switched off. One query, or none where no point has a pattern."""
+    points = list(points)
+    if not any(point["pattern"] for point in points):
+        return points
+    changed = {one.key: names for one in LogPattern.objects.filter(task=task_id) if (names := _find_changes(one)) != {}}
+    return [point for point in points if _apply(point, changed.get(point["pattern"], {}))] if changed else points
+
+
+def _find_changes(pattern: LogPattern) -> Mapping[str, str] | None:
+    """Return the shown names of fields that have another one; None if the pattern is switched off."""
+    if not pattern.enabled:
+        return None
+    return {name: entry["name"] for name, entry in pattern.fields.items() if entry["name"] != name}
+
+
+def _apply(point: dict[str, Any], names: Mapping[str, str] | None) -> bool:
+    if names is None:
+        return False
+    point["values"] = {names.get(name, name): value for name, value in point["values"].items() if names.get(name, name)}
+    return bool(point["values"])
