@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import tracker_media as media
-from .tracker_calls import CallRecorder, observe_calls
+from .tracker_calls import STEP_NAMES, CallRecorder, observe_calls
 
 if TYPE_CHECKING:
     from .rank import ProgressWriter
@@ -26,7 +26,7 @@ def writer(pulse: ProgressWriter, module: ModuleType) -> None:
     recorder = CallRecorder(SOURCE, pulse, separator="/")
 
     def add_scalar(own: Any, tag: Any, scalar_value: Any, global_step: Any = None, *_: Any, **__: Any) -> Noted:
-        if (tag, scalar_value) == LIGHTNINGS_PLACEHOLDER:
+        if (tag, scalar_value) == LIGHTNINGS_PLACEHOLDER or tag in STEP_NAMES:
             return None
         return recorder.record_value(str(tag), scalar_value, global_step)
 
