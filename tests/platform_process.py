@@ -20,6 +20,7 @@ import httpx
 
 from fermi.engines.local.engine import list_running_attempts, stop_everything
 from fermi.runner import processes
+from fermi.runner.record_frames import strip_frames
 from server.up import schema
 from server.up.child import build_environment
 from tests import services
@@ -269,8 +270,9 @@ class Running:
         return self.get(f"/training-tasks/{task_id}/{what}", **query)["items"]
 
     def log(self, task_id: str, rank: int = 0, attempt: int = 1) -> str:
+        """What the rank has printed: its log without the records of its runner."""
         path = self.data / "logs" / task_id / str(attempt) / f"{rank}.log"
-        return path.read_text() if path.exists() else ""
+        return strip_frames(path.read_bytes()).decode() if path.exists() else ""
 
     def until_state(self, task_id: str, *states: str, seconds: float = 120) -> dict[str, Any]:
         def reached() -> dict[str, Any] | None:
