@@ -132,7 +132,7 @@ def test_validation_queries_do_not_grow_with_environments(
     big = changed(
         distributedConfig__nodeIds=ids, distributedConfig__masterNode=ids[0], distributedConfig__strategy=None
     )
-    with django_assert_max_num_queries(26):
+    with django_assert_max_num_queries(27):
         assert colleague.post("/training-tasks", big).data["distributedInfo"]["worldSize"] == 512
     with django_assert_max_num_queries(15):
         assert len(colleague.post("/training-tasks/preview", big).data["ranks"]) == 512
