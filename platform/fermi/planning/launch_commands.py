@@ -9,7 +9,7 @@ devices and where ranks meet. Each thing that is left out, or becomes something 
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -671,17 +671,22 @@ def _read_torchrun(reading: _Reading, program: str, words: list[str], read_scrip
             continue
         if option.name not in ("no-python", "run-path"):
             _note_option(reading, option)
-    if "no-python" in names:
-        reading.ranked = True
-        _read(reading, parsed.rest, read_script)
-    elif names & {"m", "module"}:
-        _read_module(reading, parsed.rest[0], parsed.rest[1:], read_script)
-    else:
-        _set_script(reading, parsed.rest[0], parsed.rest[1:])
+    _read_launched(reading, names, parsed.rest, read_script)
     if program == "torch.distributed.launch" and "use-env" not in names and not reading.unclear:
         _add_local_rank(reading, program, _choose_local_rank(reading, read_script))
     if any(_name_argument(word) == "deepspeed" for word in reading.args if word.startswith("--")):
         reading.framework = "deepspeed"
+
+
+def _read_launched(reading: _Reading, names: Collection[str], words: list[str], read_script: ReadScript | None) -> None:
+    """Read what a launcher starts: a script, a module or, with `--no-python`, a program. `names`: its options."""
+    if "no-python" in names:
+        reading.ranked = True
+        _read(reading, words, read_script)
+    elif "m" in names or "module" in names:
+        _read_module(reading, words[0], words[1:], read_script)
+    else:
+        _set_script(reading, words[0], words[1:])
 
 
 def _choose_local_rank(reading: _Reading, read_script: ReadScript | None) -> str:
@@ -763,13 +768,7 @@ def _read_accelerate(reading: _Reading, words: list[str], program: list[str], re
             reading.add_note("COMMAND_RESTARTS", option=option.source, count=reading.restarts)
         elif option.name != "no-python":
             _note_option(reading, option)
-    if "no-python" in names:
-        reading.ranked = True
-        _read(reading, parsed.rest, read_script)
-    elif names & {"m", "module"}:
-        _read_module(reading, parsed.rest[0], parsed.rest[1:], read_script)
-    else:
-        _set_script(reading, parsed.rest[0], parsed.rest[1:])
+    _read_launched(reading, names, parsed.rest, read_script)
 
 
 def _keep_accelerate(
