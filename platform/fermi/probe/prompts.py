@@ -35,7 +35,7 @@ def watch_prompts() -> None:
         try:
             left -= 1
             text = arguments[0] if arguments and isinstance(arguments[0], str) else ""
-            records.put({"source": "runner", "prompt": {"kind": "input", "text": text[:MAX_LENGTH]}})
+            records.add_record({"source": "runner", "prompt": {"kind": "input", "text": text[:MAX_LENGTH]}})
         except Exception:
             pass
 

@@ -1,7 +1,7 @@
 """Writes records of what a script logs (values, parameters, files) into a queue that the rank's runner empties once a
 second. Standard library only, Python 3.9 or later.
 
-    put({"source": "wandb", "step": 10, "values": {"train/loss": 2.3}})
+    add_record({"source": "wandb", "step": 10, "values": {"train/loss": 2.3}})
 
 The queue is a file without a name that all Python processes of a rank append to, one line of JSON for each record; the
 runner frees what it has read (`fermi.runner.records`). The platform checks records again (`fermi.metrics.records`).
@@ -52,15 +52,15 @@ class RecordWriter:
         self.reset()
 
     def reset(self) -> None:
-        """Start to count; also in a forked child, whose parent writes what it has put."""
+        """Start to count; also in a forked child, whose parent writes what it has added."""
         self.lock = _thread.allocate_lock()
         self.written = self.left_out = 0
         self.allowed, self.allowed_at = MAX_PER_SECOND, 0.0
         self.waiting: dict[tuple[object, ...], dict[str, Any]] = {}
 
-    def put(self, record: dict[str, Any]) -> None:
+    def add_record(self, record: dict[str, Any]) -> None:
         """Write a record now, or keep it until its turn comes."""
-        locked = self.lock.acquire(True, LOCK_TIMEOUT_SECONDS)  # a signal's handler may have interrupted `put`
+        locked = self.lock.acquire(True, LOCK_TIMEOUT_SECONDS)  # a signal's handler may have interrupted it
         try:
             if self.written < MAX_FULL or not locked:
                 self.written += 1
@@ -112,7 +112,7 @@ def open_queue(descriptor: int) -> None:
     _writer = RecordWriter(descriptor)
 
 
-def put(record: dict[str, Any]) -> None:
+def add_record(record: dict[str, Any]) -> None:
     """Record what a script has logged: `source`, and what is known of `values`, `step`, `parameters`, `media`,
     `checkpoint`, `prompt` and `notice`. Adds the `time` if it is missing, and the `rank` of this process if that is not
     the one that the runner started. Does nothing if the rank has no queue. Never raises."""
@@ -124,7 +124,7 @@ def put(record: dict[str, Any]) -> None:
         own, started = os.environ.get("RANK", ""), os.environ.get(RANK_VARIABLE, "")
         if own != started and own.isdigit() and started:
             record.setdefault("rank", int(own))
-        _writer.put(record)
+        _writer.add_record(record)
     except Exception:
         pass
 

@@ -106,7 +106,7 @@ class CallRecorder:
             {name: value for name, value in numbers.items() if not _is_noted(name, value)} if _calls.noted else numbers
         )
         if own:
-            records.put({"source": self.source, "step": at, "values": own})
+            records.add_record({"source": self.source, "step": at, "values": own})
         return {simplify_name(name): value for name, value in numbers.items()}
 
     def record_value(self, name: str, value: object, step: object = None) -> Noted:
@@ -116,7 +116,7 @@ class CallRecorder:
             return None
         if not (_calls.noted and _is_noted(name, number)):
             at = self.find_step({}, step, None if step is not None else self.count_call(name))
-            records.put({"source": self.source, "step": at, "values": {name: number}})
+            records.add_record({"source": self.source, "step": at, "values": {name: number}})
         return {simplify_name(name): number}
 
     def record_parameters(self, values: object, prefix: str = "") -> None:
@@ -130,7 +130,7 @@ class CallRecorder:
             if name in self.known or len(self.known) < MAX_PARAMETERS:
                 self.known[name] = changed[name] = plain
         if changed:
-            records.put({"source": self.source, "parameters": changed})
+            records.add_record({"source": self.source, "parameters": changed})
 
     def find_step(self, numbers: Mapping[str, float], step: object = None, counter: int | None = None) -> int:
         """Return the step of a call: the one that it is given, that its values name, the optimizer's steps so far, or

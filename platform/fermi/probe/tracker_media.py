@@ -48,7 +48,7 @@ def save_media(source: str, kind: str, name: str, step: int, content: bytes, suf
         file.write(content)
     os.replace(f"{path}.partial", path)
     shown = os.path.relpath(path, os.path.dirname(folder))
-    records.put({"source": source, "step": step, "media": {"kind": kind, "name": name, "path": shown}})
+    records.add_record({"source": source, "step": step, "media": {"kind": kind, "name": name, "path": shown}})
 
 
 def save_text(source: str, name: str, step: int, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Writes records into the logs of ranks: those that processes of a rank have put (`fermi.probe.records`), and the
+"""Writes records into the logs of ranks: those that processes of a rank have added (`fermi.probe.records`), and the
 runner's own. Standard library only, Python 3.9 or later.
 
     queue of a rank ── once a second, and when the rank has ended ──▶ frames (`record_frames.py`) in its log
@@ -23,12 +23,12 @@ PERIOD_SECONDS = 1.0
 MAX_READ_BYTES = 512 << 10
 """Bytes of a queue that are read at a time."""
 MAX_READS_AT_END = 16
-"""The queue of an ended rank holds 4 MiB and what was put while it was full."""
+"""The queue of an ended rank holds 4 MiB and what was added while it was full."""
 MIN_RELEASED_BYTES = 64 << 10
 
 
 class RecordQueue:
-    """What processes of a rank have put. `descriptor`: of the queue."""
+    """What processes of a rank have added. `descriptor`: of the queue."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor

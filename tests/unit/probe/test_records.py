@@ -13,7 +13,7 @@ import pytest
 from fermi.probe import records, setup
 from fermi.runner import rank
 
-HEAD = "import sys, _fermi_probe.records\nput = _fermi_probe.records.put\n"
+HEAD = "import sys, _fermi_probe.records\nadd_record = _fermi_probe.records.add_record\n"
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ class Run:
 
 
 def test_a_record_has_its_time(run):
-    [one] = run("put({'source': 'wandb', 'step': 3, 'values': {'loss': 2.5}})")
+    [one] = run("add_record({'source': 'wandb', 'step': 3, 'values': {'loss': 2.5}})")
     assert one.pop("time") > 1.7e9
     assert one == {"source": "wandb", "step": 3, "values": {"loss": 2.5}}
 
@@ -52,11 +52,11 @@ def test_processes_that_a_rank_forks_or_starts_put_records_as_well(run):
         """
         import multiprocessing, os, subprocess
         if __name__ == "__main__":
-            put({"source": "first"})
+            add_record({"source": "first"})
             for how in ("fork", "spawn"):
-                child = multiprocessing.get_context(how).Process(target=put, args=({"source": how},))
+                child = multiprocessing.get_context(how).Process(target=add_record, args=({"source": how},))
                 child.start(); child.join()
-            code = "import _fermi_probe.records as r; r.put({'source': 'program'})"
+            code = "import _fermi_probe.records as r; r.add_record({'source': 'program'})"
             subprocess.run([sys.executable, "-c", code])
             subprocess.run([sys.executable, "-c", code], env={**os.environ, "RANK": "5"}, close_fds=False)
         """
@@ -70,9 +70,9 @@ def test_after_the_first_ten_thousand_the_newest_of_each_kind_is_kept(run):
     found = run(
         """
         for step in range(12_000):
-            put({"source": "wandb", "step": step, "values": {"loss": 1.0}})
-        put({"source": "wandb", "step": step, "values": {"val": 2.0}})
-        put({"source": "wandb", "parameters": {"lr": 0.1}})
+            add_record({"source": "wandb", "step": step, "values": {"loss": 1.0}})
+        add_record({"source": "wandb", "step": step, "values": {"val": 2.0}})
+        add_record({"source": "wandb", "parameters": {"lr": 0.1}})
         """
     )
     assert [one["step"] for one in found[:10_000]] == list(range(10_000))
@@ -89,8 +89,8 @@ def test_a_large_record_is_split_and_what_is_too_long_left_out(run):
         """
         values = {f"layer.{n}/" + "w" * 40: n + 0.5 for n in range(200)}
         parameters = {"text": "x" * 5000, "\\u635f\\u5931": "\\u6b65"}
-        put({"source": "wandb", "step": 3, "values": values, "parameters": parameters})
-        put({"source": "wandb", "values": {"n" * 5000: 1.0}, "media": {"path": "\\n" * 5000}})
+        add_record({"source": "wandb", "step": 3, "values": values, "parameters": parameters})
+        add_record({"source": "wandb", "values": {"n" * 5000: 1.0}, "media": {"path": "\\n" * 5000}})
         """
     )
     assert all(len(json.dumps(one, separators=(",", ":"))) < records.MAX_RECORD_BYTES for one in found)
@@ -105,7 +105,7 @@ def test_a_large_record_is_split_and_what_is_too_long_left_out(run):
 
 
 def test_a_queue_that_nobody_reads_stays_small(run):
-    found = run("for step in range(9000): put({'source': 'wandb', 'parameters': {'text': 'x' * 1000}})")
+    found = run("for step in range(9000): add_record({'source': 'wandb', 'parameters': {'text': 'x' * 1000}})")
     size = os.fstat(run.given.records).st_blocks * 512
     assert records.MAX_QUEUE_BYTES <= size < records.MAX_QUEUE_BYTES + (1 << 20)
     assert len(found) < 9000
@@ -113,7 +113,10 @@ def test_a_queue_that_nobody_reads_stays_small(run):
 
 def test_what_cannot_be_written_is_left_out_without_an_error(run):
     circle = "a = {}; a['a'] = a; "
-    found = run(circle + "put({'values': a}); put(None); put({'values': {1: float('nan')}, 'parameters': {'x': {1}}})")
+    found = run(
+        circle + "add_record({'values': a}); add_record(None); "
+        "add_record({'values': {1: float('nan')}, 'parameters': {'x': {1}}})"
+    )
     [one] = found
     assert (str(one["values"]), one["parameters"]) == ("{'1': nan}", {"x": ["1"]})
 
@@ -128,5 +131,5 @@ def test_media_are_kept_in_the_outputs(run, tmp_path):
 
 def test_a_process_without_a_queue_ignores_records(run):
     assert run("import os, subprocess\nsubprocess.run([sys.executable, '-c', "
-               "'import fermi.probe.records as r; r.put({1: 2}); print(r.media_folder())'])",
+               "'import fermi.probe.records as r; r.add_record({1: 2}); print(r.media_folder())'])",
                PYTHONPATH=str(Path(__file__).parents[3] / "platform"), FERMI_OUTPUT_DIR="") == []  # fmt: skip

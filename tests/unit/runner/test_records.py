@@ -19,14 +19,14 @@ from tests.unit.runner.test_node import run
 PUT = """
 import os, sys
 module = sys.modules.get("_fermi_probe.records") or sys.modules["fermi.probe.records"]
-module.put({"source": "wandb", "step": 1, "values": {"loss": 2.5}})
+module.add_record({"source": "wandb", "step": 1, "values": {"loss": 2.5}})
 """
 BAR = (
     PUT
     + """
 sys.stdout.write("one\\n\\r 10%")
 sys.stdout.flush()
-module.put({"source": "wandb", "step": 2, "values": {"loss": 2.25}})
+module.add_record({"source": "wandb", "step": 2, "values": {"loss": 2.25}})
 time.sleep(float(os.environ.get("SECONDS", 0)))
 sys.stdout.write("\\r100%\\n")
 """
@@ -63,7 +63,7 @@ import atexit, threading
 def log():
     while True:
         time.sleep(0.1)
-        module.put({"source": "wandb", "values": {"loss": time.time()}})
+        module.add_record({"source": "wandb", "values": {"loss": time.time()}})
 threading.Thread(target=log, daemon=True).start()
 for _ in range(600):
     time.sleep(0.1)
