@@ -215,7 +215,9 @@ class LogReader:
         cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt)
         declared = text_metrics.load_declared_patterns(self._project_id)
         tails = {cursor.rank: _LogTail(cursor.rank, cursor.offset, cursor.state, declared) for cursor in cursors}
-        absent = {rank: self._known(rank) for rank in range(self._handle.world_size) if rank not in tails}
+        new = [rank for rank in range(self._handle.world_size) if rank not in tails]
+        before = self._load_states_before() if new else {}
+        absent = {rank: _build_first_state(rank, before.get(rank, {})) for rank in new}
         LogCursor.objects.bulk_create(
             [
                 LogCursor(task_id=self._task_id, attempt=self._attempt, rank=rank, state=state)
@@ -225,17 +227,12 @@ class LogReader:
         )
         return tails | {rank: _LogTail(rank, 0, state, declared) for rank, state in absent.items()}
 
-    def _known(self, rank: int) -> dict[str, Any]:
-        """Return the initial state of a cursor, from the attempt before: the loss with which training began, and the
-        patterns of its lines."""
+    def _load_states_before(self) -> dict[int, dict[str, Any]]:
+        """Return the states of the cursors of the attempt before, by rank."""
         if self._attempt < 2:
             return {}
-        before = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt - 1, rank=rank).first()
-        if before is None:
-            return {}
-        known = {} if rank else loss_anomalies.extract_starts(before.state.get("losses", {}))
-        text = carry_over(before.state.get("text", {}))
-        return ({"losses": known} if known else {}) | ({"text": text} if text else {})
+        cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt - 1)
+        return dict(cursors.values_list("rank", "state"))
 
     def _store(self, parsed: _ParsedRows) -> None:
         """Store everything found in one transaction, or nothing. Raises _ConcurrentReadError."""
@@ -319,6 +316,14 @@ class LogReader:
             findings.record_findings(self._task_id, self._attempt, [one])
             if one.level is Level.FAIL:
                 wakeups.enqueue_task(self._task_id)
+
+
+def _build_first_state(rank: int, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the initial state of a rank's cursor, from its state in the attempt before: the loss with which training
+    began, and the patterns of its lines."""
+    known = {} if rank else loss_anomalies.extract_starts(before.get("losses", {}))
+    text = carry_over(before.get("text", {}))
+    return ({"losses": known} if known else {}) | ({"text": text} if text else {})
 
 
 def _to_point(found: TextPoint) -> Point:
