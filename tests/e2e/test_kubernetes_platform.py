@@ -64,9 +64,10 @@ def test_the_preview_of_the_documents_request_shows_objects_that_validate_strict
     assert sorted(one["kind"] for one in objects) == ["ConfigMap", "ConfigMap", "Job", "Job", "Job", "Service"]
     jobs = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Job"]
     mounts = [one for pod in jobs for one in pod["containers"][0]["volumeMounts"] if one["name"] == "fermi-data"]
-    assert {one["subPath"].partition("/")[0] for one in mounts} == {"datasets", "checkpoints", "outputs", "files"}, (
-        "never the whole of it"
-    )
+    folders = {one["subPath"].partition("/")[0] for one in mounts}
+    assert folders == {"datasets", "checkpoints", "outputs", "files", "homes"}, "never the whole of it"
+    [cache] = {one["subPath"] for one in mounts if one["subPath"].startswith("homes/")}
+    assert cache.endswith("/.cache"), "of a project's HOME the caches alone"
     assert all(one["mountPath"] == f"{MOUNT}/{one['subPath']}" for one in mounts)
     assert any(f"{MOUNT}/checkpoints/" in one["content"] for one in preview["artifacts"])
 
