@@ -11,7 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 import kubernetes.client
@@ -23,6 +23,8 @@ from websocket import WebSocket
 from fermi.engines.kubernetes import names
 from fermi.engines.kubernetes.credentials import KubernetesCredentials
 from fermi.jobs.errors import BackendError
+
+Answer = TypeVar("Answer")
 
 MAX_PARALLEL = 32
 """Requests at a time: beyond it an API server on its default settings takes no more per second."""
@@ -225,12 +227,16 @@ class KubernetesClient:
     def _upgraded(self, call: str, pod: str, namespace: str = "", **query: Any) -> WebSocket:
         self._own()
         ask = getattr(kubernetes.client.CoreV1Api(self._credentials.api()), call)
-        try:
-            found = stream(ask, pod, namespace or self.namespace, binary=True, _preload_content=False, **query)
-        except (ApiException, OpenApiException, OSError, ValueError) as error:
-            raise self._judged(_build_websocket_error(error)) from error
-        talk: WebSocket = found.sock
-        return talk
+
+        def connect() -> WebSocket:
+            try:
+                found = stream(ask, pod, namespace or self.namespace, binary=True, _preload_content=False, **query)
+            except (ApiException, OpenApiException, OSError, ValueError) as error:
+                raise _build_websocket_error(error) from error
+            talk: WebSocket = found.sock
+            return talk
+
+        return self._repeat_if_forbidden(connect)
 
     def delete(
         self, kind: str, name: str, *, uid: str = "", propagation: str = "Foreground", grace: int | None = None
@@ -252,8 +258,13 @@ class KubernetesClient:
         content_type: str = "application/json", timeout: float = TIMEOUT_SECONDS, accept: str = "application/json",
     ) -> dict[str, Any]:  # fmt: skip
         """Send a request and return its JSON answer. `timeout`: seconds."""
+        return self._repeat_if_forbidden(
+            lambda: self._request_json(method, path, query, body, content_type, (5.0, timeout), accept)
+        )
+
+    def _request_json(self, method: str, path: str, *rest: Any) -> dict[str, Any]:
         for patience in range(MAX_RETRIES, -1, -1):
-            response = self._send(method, path, query, body, content_type, (5.0, timeout), accept)
+            response = self._send(method, path, *rest)
             if response.status != 429 or not patience:
                 break
             response.drain_conn()
@@ -267,10 +278,9 @@ class KubernetesClient:
             why = f"no JSON in the answer: {said}" if said else "no JSON in the answer"
             raise build_api_error(response.status if response.status >= 400 else 0, "", why) from error
         if response.status >= 400:
-            refused = build_api_error(
+            raise build_api_error(
                 response.status, str(answer.get("reason") or ""), str(answer.get("message") or answer)
             )
-            raise self._judged(refused)
         found: dict[str, Any] = answer
         return found
 
@@ -279,6 +289,9 @@ class KubernetesClient:
     ) -> ResponseStream:
         """Open an answer that comes in pieces. `timeout`: seconds without a byte after which the connection counts as
         broken."""
+        return self._repeat_if_forbidden(lambda: self._open_stream(path, query, timeout, accept))
+
+    def _open_stream(self, path: str, query: Mapping[str, Any], timeout: float, accept: str) -> ResponseStream:
         response = self._send("GET", path, query, None, "", (5.0, timeout), accept)
         if response.status < 400:
             return ResponseStream(response)
@@ -290,8 +303,7 @@ class KubernetesClient:
             answer = json.loads(text)
         except ValueError:
             answer = {"message": text}
-        refused = build_api_error(response.status, str(answer.get("reason") or ""), str(answer.get("message") or ""))
-        raise self._judged(refused)
+        raise build_api_error(response.status, str(answer.get("reason") or ""), str(answer.get("message") or ""))
 
     def together(self, action: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Return `action` of each item, MAX_PARALLEL at a time; all of them are tried, then the first failure is
@@ -313,17 +325,27 @@ class KubernetesClient:
         if pool:
             pool.shutdown(wait=False)
 
-    def _judged(self, refused: KubernetesApiError) -> KubernetesApiError:
-        """Return the error, permanent or not. An API server that has just started forbids all requests, `/readyz` too,
-        until it has read who may do what; then it may allow them."""
-        if refused.code == "ENGINE_FORBIDDEN" and refused.permanent:
-            try:
-                ready = self._send("GET", "/readyz", None, None, "", (5.0, 5.0), "*/*")
-                ready.drain_conn()
-                refused.permanent = ready.status < 400
-            except KubernetesApiError:
+    def _repeat_if_forbidden(self, send: Callable[[], Answer]) -> Answer:
+        """Return what `send` returns. An API server that has just started forbids all requests, `/readyz` too, until it
+        has read who may do what; then it may allow them. So a refusal is permanent only where a server that is ready
+        refuses the same request once more."""
+        try:
+            return send()
+        except KubernetesApiError as refused:
+            if refused.code != "ENGINE_FORBIDDEN" or not refused.permanent:
+                raise
+            if not self._is_ready():
                 refused.permanent = False
-        return refused
+                raise
+        return send()
+
+    def _is_ready(self) -> bool:
+        try:
+            ready = self._send("GET", "/readyz", None, None, "", (5.0, 5.0), "*/*")
+            ready.drain_conn()
+        except KubernetesApiError:
+            return False
+        return ready.status < 400
 
     def _own(self) -> None:
         """Make new credentials and threads in a forked process, which has the memory of the parent, but neither its

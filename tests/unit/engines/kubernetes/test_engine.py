@@ -198,6 +198,15 @@ def test_a_forbidden_answer_of_a_starting_api_server_is_temporary(lab):
     assert refused() == ("ENGINE_FORBIDDEN", True)
 
 
+def test_a_request_refused_in_the_last_moment_of_a_start_is_repeated(lab):
+    """By the time it is asked whether it is ready, it is."""
+    refused = Refused(403, "Forbidden", 'configmaps is forbidden: User "u" cannot create resource')
+    fault = lab.cluster.faults.refuse("create", "configmaps", refused)
+    lab.backend().client.create("ConfigMap", {"metadata": {"name": "one"}, "data": {}})
+    assert fault.struck == 1
+    assert "one" in lab.cluster.names("configmaps")
+
+
 @pytest.mark.parametrize(
     ("refused", "code", "permanent"),
     [
@@ -221,7 +230,7 @@ def test_a_forbidden_answer_of_a_starting_api_server_is_temporary(lab):
     ],
 )
 def test_a_refusal_says_whether_a_retry_can_help(lab, backend, refused, code, permanent):
-    lab.cluster.faults.refuse("create", "jobs", refused)
+    lab.cluster.faults.refuse("create", "jobs", refused, times=2)
     with pytest.raises(BackendError) as raised:
         submit(backend, job(1))
     assert (raised.value.code, raised.value.permanent) == (code, permanent)
@@ -405,7 +414,7 @@ def test_secret_values_are_deleted_with_their_attempt(lab, backend, ended):
 
 def test_without_permission_to_delete_secrets_the_sweep_does_it(lab, backend):
     why = 'secrets "task-x-1" is forbidden: User "u" cannot delete resource "secrets" in API group ""'
-    lab.cluster.faults.refuse("delete", "secrets", Refused(403, "Forbidden", why))
+    lab.cluster.faults.refuse("delete", "secrets", Refused(403, "Forbidden", why), times=2)
     lab.cluster.script(POD, Sleeps())
     spec = job(1, secret_env={"TOKEN": "hub"})
     backend.submit(rendered(backend, spec), {"TOKEN": "s3cret"})
