@@ -3,7 +3,8 @@ is small JSON.
 
 Names of two sources are compared where they mean the same (`canonicalize`). Values that agree at MIN_MATCHES steps, or
 at one step in EXACT_DIGITS digits, and differ at none, make the two one series: that of the source with the lower
-priority is hidden. One difference makes them distinct for good. Values agree if they are equal to the precision with
+priority is hidden. One difference makes them distinct for good, unless a step has several values and others of these
+agree. Values agree if they are equal to the precision with
 which the less precise one was printed, or to that of a single precision number, which event files hold.
 
     "names": {"loss": {"text:loss": [[10, 2.31], …], "wandb:train/loss": [[10, 2.3097], …]}}     the newest values
@@ -47,10 +48,10 @@ class HiddenSeries:
 
 @lru_cache(maxsize=1024)
 def canonicalize(name: str) -> str:
-    """Return what is compared between sources: lower case, `_` between words, without `summary` (of a whole run) as the
-    first word, and without `train` or `training` as the first or last one."""
+    """Return what is compared between sources: lower case, `_` between words, without a word for all curves (`charts/`
+    of CleanRL, `summary/` of a whole run) as the first one, and without `train` or `training` as the first or last."""
     words = [word for word in _WORD_ENDS.sub("_", name.lower()).strip("_").split("_") if word]
-    if len(words) > 1 and words[0] == "summary":
+    if len(words) > 1 and words[0] in ("summary", "charts", "metrics"):
         words = words[1:]
     while len(words) > 1 and words[0] in ("train", "training"):
         words = words[1:]
@@ -129,6 +130,8 @@ class SourceMerger:
             if not there:
                 continue
             agreed = [told for told in there if agree(value, told)]
+            if not agreed and any(agree(own, told) for at, own in recent if at == step for told in there):
+                continue  # a step has several values: of lines for people only the first counts
             pairs[pair] = pairs.get(pair, 0) + 1 if agreed else "distinct"
             exact = bool(agreed) and min(count_digits(value), count_digits(agreed[-1])) >= EXACT_DIGITS
             if agreed and (exact or pairs[pair] >= MIN_MATCHES):

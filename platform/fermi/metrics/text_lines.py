@@ -41,7 +41,7 @@ _COUNTERS: Final = {
         ("iter", "iters", "iteration", "iterations", "it", "itr", "update", "updates", "迭代", "迭代次数"), ITERATION
     ),
     **dict.fromkeys(("batch", "batches", "minibatch", "minibatches", "批次", "批"), BATCH),
-    **dict.fromkeys(("epoch", "epochs", "ep", "轮次", "轮", "轮数", "周期"), EPOCH),
+    **dict.fromkeys(("epoch", "epochs", "ep", "episode", "episodes", "轮次", "轮", "轮数", "周期", "回合"), EPOCH),
 }
 _PLURALS: Final = frozenset(("steps", "epochs", "iterations", "iters", "batches", "updates"))
 _MEASURES: Final = frozenset(
@@ -80,6 +80,12 @@ _BOX = str.maketrans("│┃", "||")
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)?|[()][A-Z0-9])")
 _DRAWN_BAR = re.compile(r"[━╸╺─█▉▊▋▌▍▎▏▒░■□]{1,400}|\[[=>.#*-]{4,400}\]")
 _PATH = re.compile(r"(?<![\w/)\]])(?:\.{0,2}/|~/|[a-z]{2,6}://)[\w.][^\s'\",;)\]]{0,1000}")
+_THIN_BAR = re.compile(
+    r"\d{1,3}% [━─╸╺]{4,60} (\d{1,12})/(\d{1,12})(?: [\d.]{1,9}[A-Za-z]{0,4}/[a-z]{1,3})?"
+    r"(?: [\d:.]{1,9}s?(?:<([\d:.]{1,9})s?)?)?"
+)
+"""Of Ultralytics (`utils/tqdm.py`): `16% ━━────────── 1/6 3.2s/it 4.4s<15.8s`."""
+_GLUED_LINE = re.compile(r"\](?=\[?\d\d[\d:/.-]{3,17}[ ,T]|\[?[A-Z]{4,8}[\]: ])")
 _KERAS_TIMING = re.compile(r"(?:(\d{1,9})s|(\d{1,4}(?::\d\d){1,2})) \d{1,9}(?:us|µs|ms|s)/(?:step|epoch)")
 _SPACES = re.compile(r"\s+")
 _DIGITS = re.compile(r"\d+")
@@ -92,7 +98,7 @@ _PREFIX = re.compile(
     "|".join(
         (
             r"[\s|:>•-]{1,80}",
-            r"\[?\d{4}[-/]\d\d[-/]\d\d(?:[T ]{1,2}\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
+            r"\[?\d{4}[-/]\d\d[-/]\d\d(?:[T ,]{1,2}\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?"
             r"\]?(?![\w/])",
             r"\[?\d\d/\d\d(?:/\d{4})?[ -]{1,3}\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?\]?(?!\w)",
             r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?(?=[\s|])",
@@ -117,7 +123,8 @@ _PREFIX = re.compile(
 )
 _RATE = r"[A-Za-z]{1,12}/(?:s|sec|second|it|step|iter|batch|min|epoch|gpu|GPU|day)(?:/[A-Za-z]{1,8})?"
 _GLUED = (
-    rf"{_RATE}|/s(?:ec)?|ms|us|µs|ns|secs?|s|mins?|hrs?|h|%|[KMGT]i?B|[kKMGTB]|x|dB|(?:epoch|batch|iter|step)(?:e?s)?"
+    rf"{_RATE}|/s(?:ec)?(?:/(?:gpu|GPU|device|rank))?|ms|us|µs|ns|secs?|s|mins?|hrs?|h|%|[KMGT]i?B|[kKMGTB]|x|dB"
+    r"|(?:epoch|batch|iter|step)(?:e?s)?"
 )
 _SPACED = rf"{_RATE}|ms|us|s|secs?|seconds|mins?|minutes|hours|%|[KMGT]i?B|dB"
 _TOKEN = re.compile(
@@ -135,6 +142,9 @@ _TOKEN = re.compile(
 )
 _SEPARATOR = re.compile(r"[,;|\t\[\]{}()\"=]|\s-+\s|:\s|\.\s|\s{2,}|:$|→")
 _LABEL_UNIT = re.compile(r"\(([^()]{1,16})\)$")
+_TIME_MARK = re.compile(r"(?<=[A-Za-z]) \(t\)$")
+_FUNCTION = re.compile(r"(?<![\w(])[A-Za-z]\((?:[A-Za-z]{1,8}|[A-Za-z]\([A-Za-z]{1,8}\))\)$")
+"""A value of a function: `D(x)`, `D(G(z))`."""
 _TRAILING_REMARK = re.compile(r" \([A-Za-z ]{1,20}\)$")
 _BRACKETS = re.compile(r"\([^()]{0,80}\)")
 _UNIT = re.compile(rf"(?:{_GLUED}|{_SPACED}|sec|GB|MB)$")
@@ -338,6 +348,12 @@ def parse_duration(token: str, unit: str = "") -> float | None:
     return value * factor[unit] if value is not None and unit in factor else None
 
 
+def split_glued_lines(text: str) -> list[str]:
+    """Return the text in pieces: a bar has no line feed, so what a logger prints next stands directly behind it."""
+    found = _GLUED_LINE.search(text) if "%|" in text else None
+    return [text[: found.end()], text[found.end() :]] if found else [text]
+
+
 def cut_bar(text: str) -> tuple[str, float | None]:
     """Return the text without a drawn bar and its timing, and the seconds that the bar says are left. The bar's
     position stays, in brackets: `Epoch 1 [10/100] loss=2.3`."""
@@ -353,6 +369,9 @@ def cut_bar(text: str) -> tuple[str, float | None]:
             left = timing.partition("<")[2]
             seconds = parse_duration(left) if re.fullmatch(r"\d{1,4}(?::\d\d){1,2}", left) else None
             return f"{described} [{_BAR}{text[end + 1 : begin].strip()}] {rest}{text[close + 1 :]}", seconds
+    if "% " in text and (found := _THIN_BAR.search(text)):
+        left_seconds = parse_duration(found[3], "s") if found[3] else None
+        return f"{text[: found.start()].rstrip(' :')} [{_BAR}{found[1]}/{found[2]}] {text[found.end() :]}", left_seconds
     found = _TQDM_WITHOUT_TOTAL.search(text)
     if found:
         rest = text[found.end() :].rstrip("] ").partition(", ")[2]
@@ -427,6 +446,7 @@ class _Interpreter:
             if counter != POSITION or words:
                 self._section = self._section or next((SPLITS[w] for w in words if w in SPLITS), "")
             name = {STEP: "step", ITERATION: "iter", BATCH: "batch", EPOCH: "epoch", POSITION: "position"}[counter]
+            name = "episode" if words and words[-1].startswith("episode") else name
             self._counters.append(Counter(index, counter, name))
             return
         if kind in "DR" or any(word in _NO_MEASURES_ANYWHERE for word in words):
@@ -475,10 +495,13 @@ class _Interpreter:
             if kind == "F" and not any(_is_strong(word) for word in words):
                 return BATCH if gap.rstrip().endswith("[") and self._counters else POSITION
             return None
+        first = [one.kind for one in self._counters] == [POSITION] and self._gaps[0].strip() == "["
+        if kind == "F" and index == 1 and first and gap.strip() == "][":  # [epoch/epochs][batch/batches]
+            self._counters = [Counter(0, EPOCH, "epoch")]
+            return BATCH
         if kind == "F":
             return BATCH if self._counters and self._counters[-1].kind == EPOCH else POSITION
-        bracketed = gap.strip() == "," and after.lstrip()[:1] == "]" and self._gaps[0].strip() == "["
-        if index == 1 and bracketed and [one.kind for one in self._counters] == [POSITION]:  # [epoch, batch]
+        if index == 1 and first and gap.strip() == "," and after.lstrip()[:1] == "]":  # [epoch, batch]
             self._counters = [Counter(0, EPOCH, "epoch")]
             return BATCH
         found = _WORD.match(after.lstrip())
@@ -571,6 +594,10 @@ def _split_label(gap: str) -> tuple[str, str, str]:
     """Return the words directly before a number, the unit among them, and the text before these words."""
     text = gap.rstrip(" \t:=>#'\"`([{<≈~*")
     unit = ""
+    if text.endswith(")"):
+        if function := _FUNCTION.search(text):
+            return function[0], "", text[: function.start()]
+        text = _TIME_MARK.sub("_time", text)  # open_clip: `Data (t): 0.006`
     found = _LABEL_UNIT.search(text)
     if found:
         if _UNIT.match(found[1]) and found[1] not in SPLITS:
@@ -586,6 +613,8 @@ def _split_label(gap: str) -> tuple[str, str, str]:
 def _make_name(words: Sequence[str]) -> str:
     """Return the name that the words of a label make: lower case, joined, without stop words around them."""
     words = list(words)[-5:]
+    if len(words) == 1 and _FUNCTION.match(words[0]):
+        return words[0]
     while words and words[0].lower() in _STOP_WORDS:
         words = words[1:]
     while words and words[-1].lower() in _STOP_WORDS:
@@ -676,7 +705,7 @@ def parse_cell(cell: str, name: str = "") -> tuple[float | None, str] | None:
 
 def cut_table_bar(text: str) -> tuple[str, tuple[int, int] | None]:
     """Return the text before a drawn bar, and the bar's position."""
-    if "%|" not in text:
+    if "%|" not in text and "% " not in text:
         return text, None
     before, _, rest = cut_bar(text)[0].partition(f"[{_BAR}")
     return before.rstrip(": "), parse_position(rest.partition("]")[0])

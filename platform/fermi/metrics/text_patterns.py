@@ -30,13 +30,13 @@ MAX_EXAMPLE_LENGTH = 300
 MAX_VALUES = 40
 
 CANDIDATE = (
-    rb"(?i)(?:step|iter|epoch|update|batch)[^\n]*[=:]|loss|acc(?:@|u|[ :=_])|reward|perplex|ppl|%\||\dit \["
+    rb"(?i)(?:step|iter|epoch|episode|update|batch)[^\n]*[=:]|loss|acc(?:@|u|[ :=_])|reward|perplex|ppl|%\||\dit \["
     rb"|epoch\W{0,3}\d|\n\s?\||\n-{12}|\d{1,9}/\d{1,9} (?:\[[=>]|\xe2\x94|\xe2\x95)|\[ {0,9}\d{1,9}/ {0,9}\d{1,9}\]"
     rb"|\xe6\x8d\x9f\xe5\xa4\xb1|\xe6\xad\xa5|\xe8\xbd\xae"
 )
 """Expression that finds lines which may be of metrics; RE2 searches it at a gigabyte per second. The last three: 损失,
 步, 轮."""
-ROWS = CANDIDATE + rb"|\n[ \t|]*(?:\d|all )"
+ROWS = CANDIDATE + rb"|\n(?:\x1b\[K)?[ \t|]*(?:\d|all )"
 """The same while a table is open: its rows have nothing but numbers."""
 
 
@@ -155,7 +155,10 @@ class Learner:
                     ahead[first] = text.find(first, at)
 
     def _read(self, line: bytes) -> None:
-        text = text_lines.clean_text(line)
+        for text in text_lines.split_glued_lines(text_lines.clean_text(line)):
+            self._read_text(text)
+
+    def _read_text(self, text: str) -> None:
         if self.known and self._read_known(text):
             return
         stripped = text.strip()
@@ -334,7 +337,10 @@ class Learner:
         if seen.bar and _counts_from_one(entry["trackers"]):
             steps, values, _ = kept.pop()
             entry["last"] = [steps[chosen], values]
-        for steps, values, main in kept:
+        cyclic = seen.split and kind in (BATCH, POSITION)
+        for index, (steps, values, main) in enumerate(kept):
+            if cyclic and main and index + 1 < len(kept) and kept[index + 1][2] == main:
+                continue  # of an evaluation the last state counts
             self._give(seen, entry, steps[chosen], values, main, counters, epoch)
 
     def _add(

@@ -1,4 +1,4 @@
-"""Logs without metrics, 200 of them: each function below writes one kind, and each kind comes with several seeds.
+"""Logs without metrics, more than 200: each function below writes one kind, and each kind comes with several seeds.
 
 All are written here in the manner of the programs named. They repeat, and have counters, units, names with `loss` and
 `step` and numbers that grow: what a search for curves could mistake.
@@ -472,6 +472,27 @@ def prose(r: random.Random) -> str:
     )
 
 
+def videos_of_episodes(r: random.Random) -> str:
+    return "".join(
+        f"Saved video of episode {i} to videos/episode_{i}.mp4 ({r.uniform(1, 9):.2f} MB)\n"
+        f"Episode {i}: {r.randint(10, 500)} frames, recorded in {r.uniform(1, 9):.1f} s\n"
+        for i in range(0, 60, 10)
+    )
+
+
+def scans_with_thin_bars(r: random.Random) -> str:
+    name = r.choice(WORDS)
+    return "".join(
+        f"\x1b[Ktrain: Scanning {name}/labels/train... {i} images, 0 backgrounds, 0 corrupt: {i * 2}% "
+        f"{'━' * (i // 5):─<12} {i}/48 {r.uniform(1, 900):.1f}it/s 0.1s<{r.uniform(1, 9):.1f}s\n"
+        for i in range(1, 49)
+    )
+
+
+def functions_in_a_table(r: random.Random) -> str:
+    return "".join(f"[{i}/40] checking f(x) with x={i}: O(n) {r.choice(WORDS)} ok\n" for i in range(1, 41))
+
+
 WRITERS: tuple[Callable[[random.Random], str], ...] = (
     compiler, nvcc, make_steps, pip_install, apt, npm, nccl_debug, docker_build, docker_buildkit, git_clone, git_log,
     tracebacks, warnings, disk_table, file_list, processes, gpu_table, gpu_dmon, kernel_log, http_access, uvicorn,
@@ -479,5 +500,5 @@ WRITERS: tuple[Callable[[random.Random], str], ...] = (
     keras_summary, torch_module, download_bars, download_bytes, wget, curl_meter, tokenizer_bars, dataset_preparation,
     preprocessing_with_postfix, checkpoint_shards, checksums, dataloader_warnings, garbage_collector, go_gc,
     json_config, yaml_config, csv_print, dataframe, kubernetes_events, slurm, retries, elapsed_only, worker_reports,
-    heartbeats, database_queries, resumed_notes, prose,
+    heartbeats, database_queries, resumed_notes, prose, videos_of_episodes, scans_with_thin_bars, functions_in_a_table,
 )  # fmt: skip

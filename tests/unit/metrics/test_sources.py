@@ -27,7 +27,7 @@ def test_numbers_agree_to_the_precision_with_which_they_were_printed(one: float,
     ("name", "common"),
     [("train/loss", "loss"), ("Loss", "loss"), ("training_loss", "loss"), ("loss-train", "loss"), ("train", "train"),
      ("summary/train_loss", "loss"), ("val.loss", "val_loss"), ("Val Loss", "val_loss"), ("训练", "训练"),
-     ("train_val", "val")],
+     ("train_val", "val"), ("charts/episodic_return", "episodic_return"), ("charts", "charts")],
 )  # fmt: skip
 def test_names_are_compared_without_case_separators_and_train(name: str, common: str) -> None:
     assert canonicalize(name) == common
@@ -135,3 +135,14 @@ def test_progress_is_of_the_best_source_that_reports_a_loss() -> None:
     assert is_best("wandb", "lr")
     assert not is_best("json", "loss")
     assert find_loss({"lr": 1.0, "train/loss": 2.0}) == "train/loss"
+
+
+def test_of_several_values_at_one_step_those_that_are_printed_first_are_compared() -> None:
+    seen = Series()
+    seen.add("text", 100, episodic_return=60.0)  # a second line of the same step is left out
+    seen.add("tensorboard", 100, **{"charts/episodic_return": 60.0})
+    assert seen.add("tensorboard", 100, **{"charts/episodic_return": 63.0}) == ["charts/episodic_return"]
+    seen.add("text", 120, episodic_return=51.0)
+    seen.add("tensorboard", 120, **{"charts/episodic_return": 51.0})
+    assert seen.hidden == [HiddenSeries("text", "episodic_return")]
+    assert seen.add("text", 130, episodic_return=44.0) == []
