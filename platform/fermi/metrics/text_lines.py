@@ -691,7 +691,7 @@ def is_duration(cell: str) -> bool:
 
 def parse_cell(cell: str, name: str = "") -> tuple[float | None, str] | None:
     """Return the value and unit of a table's cell that is one number; None if it is none. `name`: of its column."""
-    found = _TOKEN.fullmatch(cell)
+    found = _TOKEN.fullmatch(cell[1:-1] if cell.startswith("[") and cell.endswith("]") else cell)
     if found is None or _classify(found[1]) != "N":
         return None
     value, unit = parse_number(found[1]), (found[2] or "").strip()

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fermi.metrics import text_lines, text_tables
-from fermi.metrics.text_lines import BATCH, EPOCH, POSITION, STEP
+from fermi.metrics.text_lines import BATCH, EPOCH, ITERATION, POSITION, STEP
+from fermi.metrics.training_length import TrainingLength
 
 MIN_REPEATS = 3
 MAX_STATE_BYTES = 8 << 10
@@ -52,8 +53,8 @@ _PLAIN, _PLAIN_ROWS = (re.compile(one.replace(rb"[^\n]*[=:]", b"")) for one in (
 
 @dataclass(frozen=True, slots=True)
 class TextPoint:
-    """Values of one line. `pattern`: the key of its pattern; `total`: of how many steps, if lines say that;
-    `seconds_left`: as a bar says."""
+    """Values of one line. `pattern`: the key of its pattern; `total`: of how many steps the training is, if lines say
+    that; `seconds_left` of the training, as a bar or a line says that shows all of it and not one epoch."""
 
     step: int
     values: Mapping[str, float | None]
@@ -106,13 +107,15 @@ class KnownPattern(Protocol):
 
 @dataclass(slots=True)
 class Learner:
-    """Reader of one log. `state`: what it knows, JSON; `found`: patterns accepted since the last call of `feed`."""
+    """Reader of one log. `state`: what it knows, JSON; `found`: patterns accepted since the last call of `feed`;
+    `length`: of how many steps and epochs the training is, where that is known from elsewhere."""
 
     state: dict[str, Any] = field(default_factory=dict)
     known: Sequence[KnownPattern] = ()
     plain: Expression = _PLAIN
     rows: Expression = _PLAIN_ROWS
     found: list[FoundPattern] = field(default_factory=list)
+    length: TrainingLength = TrainingLength()
     _points: list[TextPoint] = field(default_factory=list)
 
     def feed(self, text: bytes) -> list[TextPoint]:
@@ -183,7 +186,7 @@ class Learner:
                 self._note_epoch(counters)
             return
         shape = parsed.shape
-        named = any(kind in (STEP, text_lines.ITERATION, EPOCH) for kind, *_ in counters)
+        named = any(kind in (STEP, ITERATION, EPOCH) for kind, *_ in counters)
         usable = shape.strong or (
             named and any(not one.weak and "." in parsed.tokens[one.index] for one in shape.measures)
         )
@@ -385,15 +388,17 @@ class Learner:
             if total and place == total:
                 self._release()
             return
+        steps: int | None = None
         if kind == EPOCH and main and main[0] > EPOCH:
             step = main[1]
         elif not seen.split and kind >= 0 and (not main or kind >= main[0] or main[2] == seen.key):
             self._release(seen.key)
             self.state["main"] = [kind, step, seen.key]
-        (tracker,) = entry["trackers"].values()
-        self._points.append(
-            TextPoint(step, values, seen.key, _count_steps(tracker, kind, total, epoch), seen.seconds_left)
-        )
+            (tracker,) = entry["trackers"].values()
+            steps = _count_steps(tracker, kind, total, epoch, self.length)
+            steps = steps if steps is not None and step <= steps else None
+        shows_all = steps == total if total else kind in (STEP, ITERATION) and epoch is None
+        self._points.append(TextPoint(step, values, seen.key, steps, seen.seconds_left if shows_all else None))
 
     def _release(self, current: str = "") -> None:
         """Give out what waits: the last state of evaluations, one point each at the step of training, and of bars of
@@ -490,11 +495,17 @@ def _advance(tracker: dict[str, Any], kind: int, place: int, total: int, epoch: 
     return step
 
 
-def _count_steps(tracker: Mapping[str, Any], kind: int, total: int, epoch: tuple[int, int] | None) -> int | None:
-    """Return of how many steps a step is, if the lines say that."""
+def _count_steps(
+    tracker: Mapping[str, Any], kind: int, total: int, epoch: tuple[int, int] | None, length: TrainingLength
+) -> int | None:
+    """Return of how many steps the training is, if the lines, or they and what is known from elsewhere, say that."""
     if not total:
-        return None
+        return {STEP: length.steps, ITERATION: length.steps, EPOCH: length.epochs}.get(kind) or None
     within = kind in (BATCH, POSITION) if "w" not in tracker else bool(tracker["w"])
     if tracker.get("z") is None or not within or epoch is None:
-        return total if not tracker.get("o") else None
-    return total * epoch[1] if epoch[1] else None
+        if kind not in (BATCH, POSITION) or length.steps == total:
+            return total
+        if tracker.get("o"):  # it has begun anew: these are the batches of an epoch
+            return total * length.epochs or None
+        return total if length.epochs <= 1 else None  # of the training or of its first epoch
+    return total * (epoch[1] or length.epochs) or None

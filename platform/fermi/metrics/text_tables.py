@@ -56,6 +56,9 @@ def parse_header(text: str) -> dict[str, Any] | None:
     if len(text) > 400 or text_lines.has_numbers(text) or ":" in text.rstrip(": ") or "=" in text:
         return None
     cells, wide = split_cells(text.rstrip(": "))
+    if wide and "|" not in text and len(set(cells)) < len(cells):  # Step      Train loss    Test loss (DeepXDE)
+        cells = _WIDE.split(text.strip(" :"))
+        text = "|".join(cells)
     if not 2 <= len(cells) <= MAX_COLUMNS or not all(cells) or any(" " in cell and "|" not in text for cell in cells):
         return None
     kinds = [text_lines.get_counter_kind(cell) for cell in cells]

@@ -14,6 +14,7 @@ import re2
 
 from fermi.metrics import text_lines
 from fermi.metrics.text_patterns import CANDIDATE, MAX_STATE_BYTES, ROWS, Learner, TextPoint
+from fermi.metrics.training_length import TrainingLength
 from tests.unit.metrics.other_logs import build_logs
 
 MANNERS = sorted((Path(__file__).parent / "manners").glob("*.txt"))
@@ -101,12 +102,44 @@ def test_a_pattern_is_found_once_with_its_names_and_units() -> None:
     assert learner.found == []
 
 
-def test_a_bar_tells_of_how_many_steps_and_how_long_it_takes() -> None:
+def _find_lengths(log: str, **length: int) -> list[tuple[int, int | None, float | None]]:
+    learner = Learner(length=TrainingLength(**length))
+    return [(one.step, one.total, one.seconds_left) for one in learner.feed(log.encode())]
+
+
+def test_a_bar_of_the_whole_training_tells_of_how_many_steps_it_is_and_how_long_it_takes() -> None:
+    log = "".join(f"{i}%|#| {i}/100 [00:05<01:30, 1.0it/s, loss=2.{i}]\n" for i in range(3))
+    assert _find_lengths(log) == [(0, 100, 90.0), (1, 100, 90.0), (2, 100, 90.0)]
+
+
+def test_the_time_left_of_an_epoch_is_not_that_of_the_training() -> None:
     log = "".join(f"Epoch {i}/4: 50%|#| 5/10 [00:05<01:30, 1.0it/s, loss=2.{i}]\n" for i in range(1, 4))
-    learner = Learner()
-    points = learner.feed(log.encode())
-    assert [(one.step, one.total, one.seconds_left) for one in points] == [(5, 40, 90.0), (15, 40, 90.0)]
-    assert [one.step for one in learner.flush()] == [25]
+    assert _find_lengths(log) == [(5, 40, None), (15, 40, None)]
+    log = "".join(f"Epoch: [0]  [ {i}/9]  eta: 0:00:01  loss: 1.{i} (1.8961)\n" for i in range(3))
+    assert _find_lengths(log) == [(0, None, None), (1, None, None), (2, None, None)]
+    assert _find_lengths(log, epochs=3) == [(0, 27, None), (1, 27, None), (2, 27, None)]
+
+
+def test_lines_without_a_total_are_of_the_steps_that_arguments_say() -> None:
+    log = "".join(f"iter {i}: loss 2.{i}, time 12ms\n" for i in range(3))
+    assert _find_lengths(log, steps=200, epochs=3) == [(0, 200, None), (1, 200, None), (2, 200, None)]
+    assert _find_lengths(log, steps=1) == [(0, 1, None), (1, 1, None), (2, None, None)]
+    log = "".join(f"Epoch {i}: train_loss=2.{i}\n" for i in range(1, 4))
+    assert _find_lengths(log, epochs=90) == [(1, 90, None), (2, 90, None), (3, 90, None)]
+
+
+def test_batches_without_an_epoch_are_of_the_training_once_they_begin_anew() -> None:
+    log = "".join(f"[{i}/3] loss=2.{i}{epoch}\n" for epoch in range(2) for i in (1, 2, 3))
+    assert [total for _, total, _ in _find_lengths(log)] == [3, 3, 3, None, None, None]
+    assert [total for _, total, _ in _find_lengths(log, epochs=5)] == [None, None, None, 15, 15, 15]
+
+
+def test_an_evaluation_does_not_change_of_how_many_steps_the_training_is() -> None:
+    log = "".join(
+        f"step {i}/100: loss=2.{i}\nEvaluating: 50%|#| {i}/13 [00:05<01:30, 1.0it/s, val_loss=2.{i}]\n"
+        for i in range(1, 5)
+    )
+    assert {total for _, total, _ in _find_lengths(log)} == {100, None}
 
 
 def test_a_counter_that_does_not_grow_makes_no_pattern() -> None:
