@@ -3,6 +3,7 @@
 Project 1──* File     a file or a folder; of a task: what it wrote, once that was brought to object storage
         1──* Upload   a file that is arriving
         1──* Outputs  what a task writes, counted
+        1──1 LibraryCache  what libraries of its tasks downloaded and compiled, measured
 """
 
 from functools import partial
@@ -105,3 +106,27 @@ class Outputs(models.Model):
 
     def __str__(self) -> str:
         return self.task
+
+
+class LibraryCache(models.Model):
+    """The project's cache of libraries (`fermi.engines.library_cache`), as it was found when it was cleaned last.
+    `largest`: its largest units, `{"path", "size", "usedAt"}`; `excess`: bytes above the limit that had to stay;
+    `error`: why it could not be measured."""
+
+    GOES_WITH_PROJECT = True
+
+    project = models.OneToOneField(
+        "accounts.Project", on_delete=models.CASCADE, primary_key=True, related_name="library_cache"
+    )
+    size = models.BigIntegerField(default=0)
+    count = models.PositiveIntegerField(default=0)  # units
+    is_complete = models.BooleanField(default=True)
+    largest = models.JSONField(default=list)
+    excess = models.BigIntegerField(default=0)
+    error = models.CharField(max_length=300, default="", blank=True)
+    measured_at = models.DateTimeField()
+    cleaned_at = models.DateTimeField(null=True, blank=True)  # when something was removed last
+    freed = models.BigIntegerField(default=0)  # bytes, then
+
+    def __str__(self) -> str:
+        return str(self.project_id)

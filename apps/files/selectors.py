@@ -13,8 +13,8 @@ from apps.common.errors import ApiError
 from apps.common.texts import serialize_error
 from apps.files import paths
 from apps.files.archives import ArchiveMember
-from apps.files.models import File, Upload, UploadState
-from apps.files.services import folders, quota, uploads
+from apps.files.models import File, LibraryCache, Upload, UploadState
+from apps.files.services import folders, library_caches, quota, uploads
 from apps.files.store import StoreUnusableError, get_store, make_key
 from fermi.engines.safe_tree import SafeTree, SafeTreeEntry
 
@@ -92,6 +92,26 @@ def serialize_usage(project: Project) -> dict[str, Any]:
         "maxFileBytes": use.most,
         "place": get_store().get_location(project.pk),
         "remote": get_store().remote,
+    }
+
+
+def serialize_cache(user: AnyUser, project: Project) -> dict[str, Any]:
+    """Return what is known of the project's cache of libraries."""
+    row = LibraryCache.objects.filter(project=project).first() or LibraryCache(project=project)
+    return {
+        "sizeBytes": row.size,
+        "maxBytes": library_caches.get_limit(project),
+        "excessBytes": row.excess,
+        "units": row.count,
+        "complete": row.is_complete,
+        "largest": [
+            {"path": unit["path"], "sizeBytes": unit["size"], "usedAt": unit["usedAt"]} for unit in row.largest
+        ],
+        "error": row.error,
+        "measuredAt": row.measured_at,
+        "cleanedAt": row.cleaned_at,
+        "freedBytes": row.freed,
+        "mayClean": access.get_role(user, project) == Role.MAINTAINER,
     }
 
 

@@ -42,6 +42,7 @@ label_model(
     budget="BUDGET",
     at_budget="AT_BUDGET",
     max_file_bytes="MAX_FILE_BYTES",
+    max_cache_bytes="MAX_CACHE_BYTES",
     updated_at="CHANGED",
     updated_by="CHANGED_BY",
 )

@@ -53,6 +53,7 @@ class Limits(models.Model):
     user_max_environment_gpus = models.PositiveIntegerField(null=True, blank=True)
     budget = models.DecimalField(max_digits=14, decimal_places=2, null=True, blank=True)  # a month
     max_file_bytes = models.BigIntegerField(null=True, blank=True)  # of files and outputs together
+    max_cache_bytes = models.BigIntegerField(null=True, blank=True)  # of libraries; null: settings.CACHE_MAX_GB
     at_budget = models.CharField(max_length=20, choices=AtBudget, default=AtBudget.WARN)
     budget_warned = models.CharField(max_length=7, default="", blank=True)  # the month, as 2026-11, that was warned of
     updated_at = models.DateTimeField()

@@ -35,6 +35,7 @@ LIMIT_COLUMNS = {
     "userMaxEnvironmentGpus": "user_max_environment_gpus",
     "atBudget": "at_budget",
     "maxFileBytes": "max_file_bytes",
+    "maxCacheBytes": "max_cache_bytes",
 }
 
 

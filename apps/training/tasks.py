@@ -16,7 +16,7 @@ from apps.training.core import code, engine_access, notifications, task_environm
 from apps.training.logs import outputs
 from apps.training.queue import load, preemption_requests
 from apps.training.reconcile import engine_watch, reconciler
-from apps.training.services import retention
+from apps.training.services import library_caches, retention
 
 
 @shared_task(name="training.reconcile", ignore_result=True)
@@ -57,6 +57,12 @@ def delete_unused_code() -> None:
 def delete_expired_tasks() -> None:
     """Delete tasks that are older than the retention time."""
     retention.delete_expired_tasks()
+
+
+@shared_task(name="training.caches", ignore_result=True)
+def clean_caches(project: str = "", keep_bytes: str = "") -> None:
+    """Clean the caches of libraries of all projects, or of one down to a number of bytes."""
+    library_caches.clean_caches(project, int(keep_bytes) if keep_bytes else None)
 
 
 @shared_task(name="training.windows", ignore_result=True)

@@ -32,6 +32,7 @@ CELERY_BEAT_SCHEDULE = {
     "training": {"task": "training.sweep", "schedule": 2.0, "options": {"expires": 4.0}},
     "orphans": {"task": "training.orphans", "schedule": 300.0, "options": {"expires": 300.0}},
     "training-forget": {"task": "training.forget", "schedule": 600.0, "options": {"expires": 600.0}},
+    "training-caches": {"task": "training.caches", "schedule": 1800.0, "options": {"expires": 1800.0}},
     "windows": {"task": "training.windows", "schedule": 30.0, "options": {"expires": 30.0}},
     "budgets": {"task": "training.budgets", "schedule": 300.0, "options": {"expires": 300.0}},
     "workers": {"task": "workers.sweep", "schedule": 2.0, "options": {"expires": 4.0}},

@@ -174,6 +174,11 @@ def read_days(name: str) -> int:
     return read_count(name, default=1) if os.environ.get(name, "0") not in ("", "0") else 0
 
 
+def read_limit(name: str, default: int) -> int:
+    """Return a whole number; 0 means no limit. Raise InvalidSettingError."""
+    return 0 if os.environ.get(name) == "0" else read_count(name, default)
+
+
 def read_port_range(name: str, default: str) -> range:
     """Return a range of ports such as `29500-32767`, both ends included. Raise InvalidSettingError."""
     text = os.environ.get(name) or default
@@ -246,6 +251,7 @@ def read_trusted_proxies(name: str) -> list[str]:
 READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_DOOR_HOST": read_proxy_host,
     "FERMI_FILES": read_files_location,
+    "FERMI_CACHE_MAX_GB": partial(read_limit, default=200),
     "FERMI_CARRIED_DATA_GB": partial(read_count, default=10),
     "FERMI_CARRIED_FOLDER_GB": partial(read_count, default=20),
     "FERMI_CARRIED_TASK_GB": partial(read_count, default=100),

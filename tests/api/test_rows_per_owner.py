@@ -52,7 +52,7 @@ BOUNDED = {
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
-    "environments.Standby", "files.Outputs",
+    "environments.Standby", "files.LibraryCache", "files.Outputs",
     "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits", "training.DiagnosisRules", "training.Drill",
     "training.Node", "training.Preflight", "training.TraceExport", "workers.Report",
 }  # fmt: skip

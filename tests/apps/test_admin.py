@@ -24,7 +24,7 @@ PAGES = [
     "training_task", "clusters_devenvironment", "clusters_availabilityzone", "clusters_cluster", "catalog_dataset",
     "catalog_datasetversion", "catalog_model", "accounts_user", "accounts_project", "accounts_apitoken",
     "accounts_auditevent", "auth_group", "workers_worker", "workers_group", "workers_jointoken", "scheduling_limits",
-    "scheduling_userlimits", "scheduling_reservation",
+    "scheduling_userlimits", "scheduling_reservation", "files_librarycache",
 ]  # fmt: skip
 
 PLAN = {

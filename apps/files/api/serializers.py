@@ -47,6 +47,38 @@ class FileUse(serializers.Serializer):
     remote = serializers.BooleanField(help_text="it is object storage")
 
 
+class LibraryCacheUnit(serializers.Serializer):
+    path = serializers.CharField(help_text="below the cache")
+    sizeBytes = serializers.IntegerField()
+    usedAt = serializers.DateTimeField(help_text="as far as the file system records it")
+
+
+class LibraryCache(serializers.Serializer):
+    """What libraries of a project's tasks have downloaded and compiled (HF_HOME, TORCH_HOME, TRITON_CACHE_DIR,
+    TORCHINDUCTOR_CACHE_DIR), as it was measured last."""
+
+    sizeBytes = serializers.IntegerField()
+    maxBytes = serializers.IntegerField(allow_null=True, help_text="null: no limit")
+    excessBytes = serializers.IntegerField(
+        help_text="above the limit: used within the hour, by a task that runs, or nothing that may be removed"
+    )
+    units = serializers.IntegerField(help_text="models, files and kernels that can be removed one by one")
+    complete = serializers.BooleanField(help_text="false: there is more than was counted")
+    largest = LibraryCacheUnit(many=True)
+    error = serializers.CharField(help_text="why it could not be measured; empty: it could")
+    measuredAt = serializers.DateTimeField(allow_null=True, help_text="null: not yet")
+    cleanedAt = serializers.DateTimeField(allow_null=True, help_text="when something was removed last")
+    freedBytes = serializers.IntegerField(help_text="then")
+    mayClean = serializers.BooleanField()
+
+
+class LibraryCacheCleanRequest(serializers.Serializer):
+    keepBytes = serializers.IntegerField(
+        min_value=0, max_value=MAX_INT8, default=0,
+        help_text="that may stay; what is in use stays in any case",
+    )  # fmt: skip
+
+
 class FileKey(serializers.Serializer):
     path = PathField()
 

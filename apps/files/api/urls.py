@@ -12,6 +12,8 @@ urlpatterns = [
     path(f"{PROJECT}/files/archive", views.FileArchiveView.as_view()),
     path(f"{PROJECT}/files/folders", views.FoldersView.as_view()),
     path(f"{PROJECT}/files/move", views.FileMoveView.as_view()),
+    path(f"{PROJECT}/cache", views.LibraryCacheView.as_view()),
+    path(f"{PROJECT}/cache/clean", views.LibraryCacheCleanView.as_view()),
     path(f"{PROJECT}/file-uploads", views.UploadsView.as_view()),
     path(UPLOAD, views.UploadView.as_view()),
     path(f"{UPLOAD}/content", views.UploadContentView.as_view()),

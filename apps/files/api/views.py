@@ -12,7 +12,7 @@ from apps.common.api import APIView, Body, Data, Query, Request, operation, pagi
 from apps.common.errors import ApiError
 from apps.files import paths, selectors
 from apps.files.api import responses, serializers
-from apps.files.services import folders, uploads
+from apps.files.services import folders, library_caches, uploads
 
 
 class PieceParser(BaseParser):
@@ -51,6 +51,23 @@ class FileUseView(APIView):
     def get(self, request: Request, project_id: str) -> Data:
         """Return how much the project stores, how much it may store, and at which path its ranks see the files."""
         return selectors.serialize_usage(_get_project(request, project_id))
+
+
+class LibraryCacheView(APIView):
+    @operation("getLibraryCache", data=serializers.LibraryCache)
+    def get(self, request: Request, project_id: str) -> Data:
+        """Return the size of what libraries of the project's tasks keep in its cache, and its largest parts."""
+        return selectors.serialize_cache(request.user, _get_project(request, project_id))
+
+
+class LibraryCacheCleanView(APIView):
+    @operation("cleanLibraryCache", body=serializers.LibraryCacheCleanRequest, data=serializers.LibraryCache)
+    def post(self, request: Request, project_id: str, body: Body) -> Data:
+        """Have the cache cleaned soon (maintainer): what was not used for the longest time goes first, and nothing that
+        a running task may use."""
+        project = _get_project(request, project_id)
+        library_caches.request_cleanup(request.user, project, body["keepBytes"])
+        return selectors.serialize_cache(request.user, project)
 
 
 class FileContentView(APIView):

@@ -70,6 +70,10 @@ class LimitsRequest(serializers.Serializer):
         source="max_file_bytes", min_value=0, max_value=MAX_INT8, allow_null=True, default=None,
         help_text="that its files, and what its tasks write, may take together",
     )  # fmt: skip
+    maxCacheBytes = serializers.IntegerField(
+        source="max_cache_bytes", min_value=0, max_value=MAX_INT8, allow_null=True, default=None,
+        help_text="of what libraries of its tasks keep in its cache; null: the platform's own limit",
+    )  # fmt: skip
 
 
 class LimitsUse(serializers.Serializer):
@@ -106,6 +110,7 @@ class Limits(serializers.Serializer):
     budget = serializers.FloatField(allow_null=True)
     atBudget = serializers.ChoiceField(AtBudget.choices)
     maxFileBytes = serializers.IntegerField(allow_null=True)
+    maxCacheBytes = serializers.IntegerField(allow_null=True, help_text="null: the platform's own limit")
     currency = serializers.CharField()
     updatedAt = serializers.DateTimeField(allow_null=True)
     updatedBy = serializers.CharField(help_text="empty: nobody yet")

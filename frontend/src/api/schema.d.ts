@@ -1282,6 +1282,43 @@ export interface paths {
         patch: operations["renameProject"];
         trace?: never;
     };
+    "/api/v1/projects/{project_id}/cache": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the size of what libraries of the project's tasks keep in its cache, and its largest parts. */
+        get: operations["getLibraryCache"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/cache/clean": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Have the cache cleaned soon (maintainer): what was not used for the longest time goes first, and nothing that
+         *     a running task may use.
+         */
+        post: operations["cleanLibraryCache"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project_id}/diagnosis-rules": {
         parameters: {
             query?: never;
@@ -4517,6 +4554,60 @@ export interface components {
         };
         /** @enum {string} */
         LearningRateScalingEnum: "none" | "linear" | "sqrt";
+        /**
+         * @description What libraries of a project's tasks have downloaded and compiled (HF_HOME, TORCH_HOME, TRITON_CACHE_DIR,
+         *     TORCHINDUCTOR_CACHE_DIR), as it was measured last.
+         */
+        LibraryCache: {
+            sizeBytes: number;
+            /** @description null: no limit */
+            maxBytes: number | null;
+            /** @description above the limit: used within the hour, by a task that runs, or nothing that may be removed */
+            excessBytes: number;
+            /** @description models, files and kernels that can be removed one by one */
+            units: number;
+            /** @description false: there is more than was counted */
+            complete: boolean;
+            largest: components["schemas"]["LibraryCacheUnit"][];
+            /** @description why it could not be measured; empty: it could */
+            error: string;
+            /**
+             * Format: date-time
+             * @description null: not yet
+             */
+            measuredAt: string | null;
+            /**
+             * Format: date-time
+             * @description when something was removed last
+             */
+            cleanedAt: string | null;
+            /** @description then */
+            freedBytes: number;
+            mayClean: boolean;
+        };
+        LibraryCacheCleanRequest: {
+            /**
+             * Format: int64
+             * @description that may stay; what is in use stays in any case
+             * @default 0
+             */
+            keepBytes?: number;
+        };
+        LibraryCacheEnvelope: {
+            data: components["schemas"]["LibraryCache"];
+            code: number;
+            message: string;
+        };
+        LibraryCacheUnit: {
+            /** @description below the cache */
+            path: string;
+            sizeBytes: number;
+            /**
+             * Format: date-time
+             * @description as far as the file system records it
+             */
+            usedAt: string;
+        };
         LifeEvent: {
             /** Format: date-time */
             at: string;
@@ -4569,6 +4660,8 @@ export interface components {
             budget: number | null;
             atBudget: components["schemas"]["AtBudgetEnum"];
             maxFileBytes: number | null;
+            /** @description null: the platform's own limit */
+            maxCacheBytes: number | null;
             currency: string;
             /** Format: date-time */
             updatedAt: string | null;
@@ -4640,6 +4733,11 @@ export interface components {
              * @description that its files, and what its tasks write, may take together
              */
             maxFileBytes?: number | null;
+            /**
+             * Format: int64
+             * @description of what libraries of its tasks keep in its cache; null: the platform's own limit
+             */
+            maxCacheBytes?: number | null;
         };
         LimitsUse: {
             /** @description that tasks hold now */
@@ -11162,6 +11260,71 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProjectItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getLibraryCache: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LibraryCacheEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    cleanLibraryCache: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["LibraryCacheCleanRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LibraryCacheEnvelope"];
                 };
             };
             default: {

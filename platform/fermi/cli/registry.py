@@ -58,6 +58,7 @@ COMMANDS = {
     "checkpoints": CommandEntry("task_output", "checkpoints"),
     "outputs": CommandEntry("files", "outputs"),
     "files": CommandEntry("files", "files"),
+    "cache": CommandEntry("files", "cache"),
     "stop": CommandEntry("tasks", "stop"),
     "grow": CommandEntry("tasks", "grow"),
     "usage": CommandEntry("costs", "usage"),

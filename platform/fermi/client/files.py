@@ -13,7 +13,7 @@ from urllib.parse import quote
 from fermi.client.errors import FermiError, UnreachableError
 from fermi.client.pagination import Listing
 from fermi.client.transport import Transport, compute_pause
-from fermi.client.types import FileItem, FileUse, TaskOutputs, UploadItem
+from fermi.client.types import FileItem, FileUse, LibraryCache, TaskOutputs, UploadItem
 
 UPLOAD_CHUNK_BYTES = 8 << 20
 HASH_BLOCK_BYTES = 1 << 20
@@ -56,6 +56,15 @@ class Files:
 
     def use(self, project: str) -> FileUse:
         return self._transport.call("GET", _files_path(project, "/use"))
+
+    def cache(self, project: str) -> LibraryCache:
+        """Return what libraries of the project's tasks keep in its cache."""
+        return self._transport.call("GET", f"/projects/{quote(project)}/cache")
+
+    def clean_cache(self, project: str, keep_bytes: int = 0) -> LibraryCache:
+        """Have the cache cleaned until it has at most so many bytes; what tasks use stays. Return it as it was."""
+        body = {"keepBytes": keep_bytes}
+        return self._transport.call("POST", f"/projects/{quote(project)}/cache/clean", json=body, repeatable=True)
 
     def make_folder(self, project: str, path: str) -> FileItem:
         body = {"path": path}

@@ -830,6 +830,25 @@ class LaunchCommandRequest(TypedDict):
 LearningRateScalingEnum: TypeAlias = Literal["none", "linear", "sqrt"]
 
 
+class LibraryCacheCleanRequest(TypedDict):
+    keepBytes: NotRequired[int]
+    """
+    that may stay; what is in use stays in any case
+    """
+
+
+class LibraryCacheUnit(TypedDict):
+    path: str
+    """
+    below the cache
+    """
+    sizeBytes: int
+    usedAt: str
+    """
+    as far as the file system records it
+    """
+
+
 class LifeEvent(TypedDict):
     at: str
     code: str
@@ -3661,6 +3680,49 @@ class LaunchEntrypoint(TypedDict):
     processes: ProcessesEnum
 
 
+class LibraryCache(TypedDict):
+    """
+    What libraries of a project's tasks have downloaded and compiled (HF_HOME, TORCH_HOME, TRITON_CACHE_DIR,
+    TORCHINDUCTOR_CACHE_DIR), as it was measured last.
+    """
+
+    sizeBytes: int
+    maxBytes: int | None
+    """
+    null: no limit
+    """
+    excessBytes: int
+    """
+    above the limit: used within the hour, by a task that runs, or nothing that may be removed
+    """
+    units: int
+    """
+    models, files and kernels that can be removed one by one
+    """
+    complete: bool
+    """
+    false: there is more than was counted
+    """
+    largest: list[LibraryCacheUnit]
+    error: str
+    """
+    why it could not be measured; empty: it could
+    """
+    measuredAt: str | None
+    """
+    null: not yet
+    """
+    cleanedAt: str | None
+    """
+    when something was removed last
+    """
+    freedBytes: int
+    """
+    then
+    """
+    mayClean: bool
+
+
 class Limits(TypedDict):
     """
     Limits of a project. Null or an empty list means no limit.
@@ -3689,6 +3751,10 @@ class Limits(TypedDict):
     budget: float | None
     atBudget: AtBudgetEnum
     maxFileBytes: int | None
+    maxCacheBytes: int | None
+    """
+    null: the platform's own limit
+    """
     currency: str
     updatedAt: str | None
     updatedBy: str
@@ -3771,6 +3837,10 @@ class LimitsRequest(TypedDict):
     maxFileBytes: NotRequired[int | None]
     """
     that its files, and what its tasks write, may take together
+    """
+    maxCacheBytes: NotRequired[int | None]
+    """
+    of what libraries of its tasks keep in its cache; null: the platform's own limit
     """
 
 

@@ -13,6 +13,8 @@ FERMI_CARRIED_FOLDER_GB  of a checkpoint that is brought from an environment wit
                      FERMI_CARRIED_TASK_GB: of all that a task writes there (100); FERMI_CARRIED_DATA_GB: of what it
                      reads, and is sent there (10)
 FERMI_FILES_MAX_FILE_GB  of one file of a project (512)
+FERMI_CACHE_MAX_GB   of what libraries of a project's tasks keep in its cache (200; 0: no limit), unless the project's
+                     limits say otherwise
 FERMI_ISOLATION      what keeps training on this machine from the platform's own: "auto" (another user if we are root,
                      Landlock where the kernel has it), "user", "landlock", or "off"
 FERMI_TASK_USER      that other user, by name or number (fermi-tasks, else 61000)

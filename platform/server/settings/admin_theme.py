@@ -74,6 +74,7 @@ UNFOLD: dict[str, Any] = {
                     _make_page("DATASETS_TITLE", "database", "catalog.dataset"),
                     _make_page("DATASET_VERSIONS_TITLE", "layers", "catalog.datasetversion"),
                     _make_page("MODELS_TITLE", "neurology", "catalog.model"),
+                    _make_page("LIBRARY_CACHES_TITLE", "storage", "files.librarycache"),
                 ],
             },
             {

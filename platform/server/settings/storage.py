@@ -7,6 +7,7 @@ from server.paths import get_data_dir, get_redis_url, list_private_paths
 
 __all__ = [
     "CACHES",
+    "CACHE_MAX_GB",
     "CARRIED_DATA_GB",
     "CARRIED_FOLDER_GB",
     "CARRIED_TASK_GB",
@@ -41,6 +42,8 @@ FILES_PIECE_BYTES = 16 << 20  # of a file that is being uploaded, in one request
 CARRIED_FOLDER_GB: int = read_setting("FERMI_CARRIED_FOLDER_GB")
 CARRIED_TASK_GB: int = read_setting("FERMI_CARRIED_TASK_GB")
 CARRIED_DATA_GB: int = read_setting("FERMI_CARRIED_DATA_GB")
+# Of each project's cache of libraries (HF_HOME, TORCH_HOME, …), unless its limits say otherwise; 0: no limit.
+CACHE_MAX_GB: int = read_setting("FERMI_CACHE_MAX_GB")
 # What keeps ranks on this machine from the platform's own, and what of it lies outside of the data directory.
 ISOLATION: str = read_setting("FERMI_ISOLATION")
 PRIVATE_PATHS = list_private_paths(DATA_DIR) + ([FILES] if FILES.startswith("/") else [])

@@ -18,7 +18,8 @@ from fermi.cli.options import Session, command
 from fermi.cli.texts import _
 from fermi.cli.times import format_time
 from fermi.client.files import ProgressCallback
-from fermi.client.types import FileItem
+from fermi.client.types import FileItem, LibraryCache
+from fermi.schema import humanize
 
 MAX_PARALLEL = 4
 """Files at once."""
@@ -87,6 +88,40 @@ def outputs(session: Session, task: str, action: str, paths: tuple[str, ...]) ->
         first, second or ("" if first else f"{task}-outputs"), one, lambda path: api.tree(task, path),
         lambda path: api.read(task, path), lambda item, into, tell: api.get(task, item, into, progress=tell),
     )  # fmt: skip
+
+
+@command("cache", _("MORE_CACHE"))
+@click.argument("action", type=click.Choice(["show", "clean"]), default="show")
+@click.option("--project", help=_("OPTION_SECRETS_PROJECT"))
+@click.option("--keep", type=click.FloatRange(0, 1 << 20), default=0.0, help=_("OPTION_CACHE_KEEP"))
+def cache(session: Session, action: str, project: str | None, keep: float) -> None:
+    api, where = session.fermi.files, NameResolver(session.fermi).project(project)
+    is_cleaned = action == "clean"
+    found = api.clean_cache(where, int(keep * 2**30)) if is_cleaned else api.cache(where)
+    output.print_result(found, session.form, lambda: _render_cache(found))
+    if is_cleaned:
+        output.print_message(_("CACHE_WILL_BE_CLEANED"))
+
+
+def _render_cache(found: LibraryCache) -> Iterator[RenderableType]:
+    if found["measuredAt"] is None:
+        yield _("CACHE_NOT_MEASURED")
+        return
+    most, size = found["maxBytes"], humanize.format_bytes(found["sizeBytes"])
+    excess = humanize.format_bytes(found["excessBytes"]) if found["excessBytes"] else None
+    cleaned = f"{humanize.format_bytes(found['freedBytes'])}, {format_time(found['cleanedAt'])}"
+    yield output.make_pairs([
+        (_("CACHE_SIZE"), size if found["complete"] else f"≥ {size}"),
+        (_("CACHE_LIMIT"), None if most is None else humanize.format_bytes(most)), (_("CACHE_ABOVE_LIMIT"), excess),
+        (_("CACHE_UNITS"), found["units"]), (_("CACHE_FREED"), cleaned if found["cleanedAt"] else None),
+        ("", escape_name(found["error"])),
+    ])  # fmt: skip
+    rows: list[list[output.Cell]] = [
+        [escape_name(unit["path"]), humanize.format_bytes(unit["sizeBytes"]), format_time(unit["usedAt"])]
+        for unit in found["largest"]
+    ]
+    if rows:
+        yield output.make_table([_("PATH"), _("CACHE_SIZE"), _("CACHE_USED_AT")], rows)
 
 
 def _upload(session: Session, where: str, source: str, target: str, replace: bool) -> None:
