@@ -85,12 +85,13 @@ class CodeDelivery:
         return self.done is not None or self.failed is not None
 
     def close(self) -> None:
-        """Kill the child process with everything that it started."""
+        """Kill the child process with everything that it started. One that is done is not waited for, because the end
+        of a process that was forked with the training stack takes a while: the runner collects it with the others."""
         for kill in (os.killpg, os.kill):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 kill(self.pid, signal.SIGKILL)
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(self.pid, 0)
+            os.waitpid(self.pid, os.WNOHANG if self.done is not None else 0)
         os.close(self._heard)
 
 
@@ -138,13 +139,26 @@ def _run_delivery(spec: dict[str, Any], pipe: int, runner: int) -> None:
 def deliver_code(spec: dict[str, Any], tell: Any) -> str:
     """Set up code and packages, and return the interpreter for the ranks; empty: the planned one. Raises
     CodeDeliveryError."""
-    order, target = spec["code"], spec["cwd"]
     tell(doing={"code": "CODE_UNPACKING"})
-    user = (spec.get("confine") or {}).get("user")
-    owner = worktree.TreeOwner(user["uid"], user["gid"]) if user else None  # scripts write beside themselves
-    worktree.check_out_tree(order["folder"], order["snapshot"], target, spec["name"], owner)
-    found = find_requirements(order.get("requirements") or AUTO, target)
+    check_out_code(spec)
+    found = find_requirements(spec["code"].get("requirements") or AUTO, spec["cwd"])
     return _prepare_packages(spec, *found, tell) if found else ""
+
+
+def check_out_code(spec: dict[str, Any]) -> None:
+    """Set up the tree of a node's spec, if no other node of the attempt has. Raises CodeDeliveryError."""
+    order, user = spec["code"], (spec.get("confine") or {}).get("user")
+    owner = worktree.TreeOwner(user["uid"], user["gid"]) if user else None  # scripts write beside themselves
+    worktree.check_out_tree(order["folder"], order["snapshot"], spec["cwd"], spec["name"], owner)
+
+
+def is_delivered(spec: dict[str, Any]) -> bool:
+    """Return True if the tree is set up for this attempt and needs no packages, so that nothing is left to do."""
+    if not worktree.is_set_up(spec["cwd"], spec["name"]):
+        return False
+    with contextlib.suppress(CodeDeliveryError):
+        return find_requirements(spec["code"].get("requirements") or AUTO, spec["cwd"]) is None
+    return False
 
 
 def find_requirements(setting: str, target: str) -> tuple[str, str] | None:

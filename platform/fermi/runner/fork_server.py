@@ -1,13 +1,14 @@
 """A fork server: imports the training stack once, then forks node runners, so that `import torch` is paid once and not
 once per rank.
 
-    python -u -m fermi.runner.fork_server --preload torch,numpy
+    python -u -m fermi.runner.fork_server --preload torch,numpy [SPEC …]
 
-Each line of standard input is an order, `{"specs": [node spec files], "log": file for errors, "secrets": {variables of
-all ranks that are in no file}}`. For each order, one node runner is forked per spec, and one line of standard output
+Each line of standard input is an order, `{"specs": [node spec files], "preload": [modules], "log": file for errors,
+"secrets": {variables of all ranks that are in no file}}`. Modules of the order that were not imported before are
+imported for it alone. For each order, one node runner is forked per spec, and one line of standard output
 reports the result: `0`, or the exit code of what failed. Between orders the process waits with everything imported;
 from an order to the ranks' first line takes two forks. It ends silently when standard input closes, so that it never
-outlives its platform.
+outlives its platform. `SPEC`: spec files of the first order, whose code is unpacked while the modules are imported.
 
 This is safe because nothing runs here but imports and one look-up: no CUDA context, no autograd, and a thread count of
 one, which is checked; if something did start a thread, the ranks are executed instead of forked. An order is read by
@@ -26,11 +27,12 @@ import os
 import select
 import signal
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
 from fermi.probe import start, torch_hooks  # noqa: F401 (shared by all ranks, like the training stack)
-from fermi.runner import files, node, sandbox, venv  # noqa: F401 (and by all runners)
+from fermi.runner import code_delivery, files, node, processes, sandbox, venv  # noqa: F401 (and by all runners)
 
 DEFERRED_MODULES = (
     "encodings.ascii",
@@ -46,11 +48,14 @@ def main() -> None:
     """Serve orders until standard input closes."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preload", default="")
+    parser.add_argument("specs", nargs="*")
     args, _ = parser.parse_known_args()  # a launcher of the release before also passes --later
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the platform's terminal is not for training
     compileall.compile_dir(TRAINERS_FOLDER, quiet=2)  # ranks may not write there
     orders = select.poll()
     orders.register(0, select.POLLIN)
+    if args.specs and os.fork() == 0:
+        _unpack_code(args.specs)
     venv.record_missing_modules()
     imported_from = import_modules(args.preload)
     if _poll_orders(orders, 0) & select.POLLIN:
@@ -61,8 +66,20 @@ def main() -> None:
     warm_up_profiler()
     while _poll_orders(orders) & select.POLLIN:
         if read_package_folders() != imported_from:
-            os.execv(sys.executable, [sys.executable, "-u", "-m", "fermi.runner.fork_server", *sys.argv[1:]])
+            words = ["-u", "-m", "fermi.runner.fork_server", "--preload", args.preload]
+            os.execv(sys.executable, [sys.executable, *words])
         _fork_for_order()
+
+
+def _unpack_code(specs: Sequence[str]) -> NoReturn:
+    """Set up the code of the specs. Whatever fails is left to the node runners, which do it again and report it."""
+    processes.die_with_parent()
+    for path in specs:
+        with contextlib.suppress(Exception), open(path, encoding="utf-8") as file:
+            spec = json.load(file)
+            if "code" in spec:
+                code_delivery.check_out_code(spec)
+    os._exit(0)
 
 
 def import_modules(modules: str) -> dict[str, int]:
@@ -92,8 +109,10 @@ def _poll_orders(orders: select.poll, milliseconds: int | None = None) -> int:
 
 def _fork_for_order() -> None:
     if (child := os.fork()) == 0:
-        _carry_out_order(forkable=len(os.listdir("/proc/self/task")) == 1)
+        _carry_out_order()
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)  # the one that unpacked code
 
 
 def read_package_folders() -> dict[str, int]:
@@ -102,11 +121,13 @@ def read_package_folders() -> dict[str, int]:
     return {path: os.stat(path).st_mtime_ns for path in sys.path if os.path.isdir(path)}
 
 
-def _carry_out_order(forkable: bool) -> NoReturn:
+def _carry_out_order() -> NoReturn:
     with open(0, "rb", buffering=0, closefd=False) as orders:
         order = json.loads(orders.readline())
     with open(order["log"], "ab") as log:
         os.dup2(log.fileno(), 2)
+    import_modules(",".join(name for name in order.get("preload", ()) if name not in sys.modules))
+    forkable = len(os.listdir("/proc/self/task")) == 1
     for spec_path in order["specs"]:
         if os.fork() == 0:
             _become_node(spec_path, order["secrets"], forkable)

@@ -255,9 +255,11 @@ class Node:
         """Set up the task's code and packages if it has any. Return whether the ranks may start."""
         if "code" not in self.spec:
             return True
-        from fermi.runner.code_delivery import CodeDelivery
+        from fermi.runner.code_delivery import CodeDelivery, is_delivered
         from fermi.runner.package_cache import acquire_environment
 
+        if is_delivered(self.spec):
+            return True
         bringing = CodeDelivery(self.spec)
         try:
             while not bringing.is_over:

@@ -49,7 +49,7 @@ def check_out_tree(folder: str, snapshot: str, tree: str, attempt: str, owner: T
     try:
         os.makedirs(os.path.dirname(tree), exist_ok=True)
         with lock_tree(tree):
-            if _read_bytes(f"{tree}.attempt") == attempt.encode():
+            if is_set_up(tree, attempt):
                 return
             is_new = not os.path.lexists(tree)
             try:
@@ -63,6 +63,11 @@ def check_out_tree(folder: str, snapshot: str, tree: str, attempt: str, owner: T
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         why = f"{'the disk is full: ' if full else ''}{error.strerror or error}"
         raise CodeDeliveryError("CODE_NOT_UNPACKED", path=error.filename or tree, why=why) from error
+
+
+def is_set_up(tree: str, attempt: str) -> bool:
+    """Return True if `tree` is set up for the attempt."""
+    return _read_bytes(f"{tree}.attempt") == attempt.encode()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,8 +58,7 @@ class Launcher:
         secrets: Mapping[str, str] = NO_SECRETS,
     ) -> None:  # fmt: skip
         """Start runners and return as soon as the order is sent; a second call while the first is being carried out
-        does nothing. `later`: modules that these ranks do without, so that they need not wait for them, and the next
-        ones may need. Raise BackendError when the first call failed."""
+        does nothing. Raise BackendError when the first call failed."""
         with self._lock:
             if order := self._orders.get(name):
                 code = order.outcome()
@@ -69,8 +68,8 @@ class Launcher:
                 if code != 0:
                     raise BackendError("LAUNCHER_FAILED", permanent=True, exitCode=code, output=_read_tail(log))
             self._orders = {other: order for other, order in self._orders.items() if order.outcome() != 0}
-            template = self._ready(tuple(preload)) or _ForkServer(self._python, tuple(preload), log)
-            self._orders[name] = template.order(specs, log, secrets)
+            template = self._ready(tuple(preload)) or _ForkServer(self._python, tuple(preload), log, specs)
+            self._orders[name] = template.order(specs, preload, log, secrets)
             if template is self._standing_by:
                 return
             if self._warm and preload:
@@ -99,9 +98,11 @@ class Launcher:
             self._dismiss()
 
     def _ready(self, modules: tuple[str, ...]) -> _ForkServer | None:
-        """Return the process that stands by, if it lives and has imported these modules (or is about to)."""
+        """Return the process that stands by, if it lives and has imported modules of the same packages (or is about
+        to): those that it lacks are imported for each order."""
         standing_by = self._standing_by
-        return standing_by if standing_by and standing_by.modules == modules and standing_by.is_running() else None
+        is_same = standing_by and _list_packages(standing_by.modules) == _list_packages(modules)
+        return standing_by if standing_by and is_same and standing_by.is_running() else None
 
     def _dismiss(self) -> None:
         if self._standing_by:
@@ -114,13 +115,15 @@ class Launcher:
 
 
 class _ForkServer:
-    """Process of `fermi.runner.fork_server` that has imported `preload`, or is about to, and then `later`."""
+    """Process of `fermi.runner.fork_server` that has imported `modules`, or is about to. `specs`: those of its first
+    order."""
 
-    def __init__(self, python: str, modules: tuple[str, ...], log: Path | None) -> None:
+    def __init__(self, python: str, modules: tuple[str, ...], log: Path | None, specs: Sequence[Path] = ()) -> None:
         self.modules = modules
         with open(log or os.devnull, "ab") as errors:
             self._process = subprocess.Popen(
-                [python, "-u", "-m", "fermi.runner.fork_server", "--preload", ",".join(modules)],
+                [python, "-u", "-m", "fermi.runner.fork_server", "--preload", ",".join(modules),
+                 *(map(str, specs) if modules else ())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 env=build_training_env(), cwd="/", start_new_session=True,
             )  # fmt: skip
@@ -131,9 +134,11 @@ class _ForkServer:
         self._given = 0
         self._said = b""
 
-    def order(self, specs: Sequence[Path], log: Path, secrets: Mapping[str, str]) -> _LaunchOrder:
+    def order(
+        self, specs: Sequence[Path], preload: Sequence[str], log: Path, secrets: Mapping[str, str]
+    ) -> _LaunchOrder:
         """Send an order to start runners; return it."""
-        said = {"specs": [str(path) for path in specs], "log": str(log), "secrets": {**secrets}}
+        said = {"specs": [*map(str, specs)], "preload": [*preload], "log": str(log), "secrets": {**secrets}}
         with suppress(BrokenPipeError):  # the outcome shows it
             self._orders.write(json.dumps(said).encode() + b"\n")
             self._orders.flush()
@@ -184,6 +189,10 @@ class _LaunchOrder:
 def get_default_python() -> str:
     """Return the interpreter of this process."""
     return sys.executable
+
+
+def _list_packages(modules: Iterable[str]) -> set[str]:
+    return {name.partition(".")[0] for name in modules}
 
 
 def _read_tail(log: Path, size: int = 2000) -> str:

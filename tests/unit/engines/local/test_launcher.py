@@ -15,9 +15,18 @@ from fermi.engines.local import launcher
 from fermi.engines.local.launcher import Launcher
 from fermi.jobs.errors import BackendError
 from fermi.runner import files
+from tests import packages
 from tests.polling import until
 
 PRELOAD = ("decimal", "fractions")
+WAITS_FOR_CODE = """
+import os, time
+until = time.monotonic() + 60
+while not os.path.exists("{path}"):
+    if time.monotonic() > until:
+        raise ImportError("there is no code")
+    time.sleep(0.01)
+"""
 
 
 @pytest.fixture
@@ -30,19 +39,20 @@ def starting() -> Iterator[Launcher]:
 
 def order(
     launching: Launcher, folder: Path, script: str, *preload: str,
-    env: Mapping[str, str] | None = None, **secrets: str,
+    env: Mapping[str, str] | None = None, spec: Mapping[str, Any] | None = None, **secrets: str,
 ) -> dict[str, Any]:  # fmt: skip
-    """The status of a node whose one rank ran `script`."""
+    """The status of a node whose one rank ran `script`. `spec`: more of its spec."""
     folder.mkdir()
     (folder / "script.py").write_text(script, encoding="utf-8")
     content = {
         "name": folder.name, "node_rank": 0, "command": [sys.executable, "-u", str(folder / "script.py")],
         "cwd": str(folder), "env": dict(env or {}), "stop_signal": "SIGTERM", "grace_seconds": 30, "fork": True,
         "ranks": [{"rank": 0, "local_rank": 0, "env": {}, "log": str(folder / "0.log")}],
+        **(spec or {}),
     }  # fmt: skip
-    spec = folder / "node-0.json"
-    spec.write_text(json.dumps(content), encoding="utf-8")
-    launching.launch(folder.name, [spec], preload or PRELOAD, folder / "launch.log", secrets)
+    path = folder / "node-0.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    launching.launch(folder.name, [path], preload or PRELOAD, folder / "launch.log", secrets)
     until(partial(_idle, launching, folder.name), what="the order is carried out")
 
     def ended() -> dict[str, Any] | None:
@@ -86,6 +96,30 @@ def test_a_launcher_with_other_imports_replaces_it(starting: Launcher, tmp_path:
     assert (read_log(tmp_path / "a-1"), read_log(tmp_path / "b-1")) == ("True\n", "False\n")
     assert used
     until(lambda: not used.is_running(), what="it ends when it has done what it was told")
+
+
+def test_it_serves_launches_that_import_more_of_the_same_packages(starting: Launcher, tmp_path: Path) -> None:
+    starting.stand_by(("json", "decimal"))
+    first, asked = standing(starting), "import sys; print('json.tool' in sys.modules)"
+    order(starting, tmp_path / "a-1", asked, "json", "decimal", "json.tool")
+    order(starting, tmp_path / "b-1", asked, "decimal", "json")
+    assert standing(starting) == first
+    assert read_log(tmp_path / "a-1") == "True\n", "imported once, for all ranks of this order"
+    assert read_log(tmp_path / "b-1") == "False\n", "and for no other"
+
+
+def test_code_is_unpacked_while_modules_are_imported(starting: Launcher, monkeypatch, tmp_path: Path) -> None:
+    tree = tmp_path / "trees" / "code"
+    (tmp_path / "waits_for_code.py").write_text(WAITS_FOR_CODE.format(path=f"{tree}.attempt"))
+    inherited = launcher.build_training_env()
+    path = f"{inherited['PYTHONPATH']}{os.pathsep}{tmp_path}"
+    monkeypatch.setattr(launcher, "build_training_env", lambda: {**inherited, "PYTHONPATH": path})
+    snapshot = packages.archive(tmp_path / "archives", {"train.py": "print('from the snapshot')\n"})
+    code = {"snapshot": snapshot, "folder": str(tmp_path / "archives" / snapshot), "cache": str(tmp_path / "cache")}
+    spec = {"cwd": str(tree), "code": code, "command": [sys.executable, "-u", "train.py"]}
+    order(starting, tmp_path / "a-1", "", "waits_for_code", spec=spec)
+    assert read_log(tmp_path / "a-1") == "from the snapshot\n"
+    assert (tmp_path / "a-1" / "launch.log").read_text() == "", "the import has seen the code"
 
 
 def test_a_cold_launcher_exits_after_its_work(tmp_path: Path) -> None:
