@@ -48,6 +48,17 @@ that are read then: where Triton reads TRITON_INTERPRET after the fork, for exam
 interpreted and those of its own language, made when it was imported, would not."""
 
 
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+"""A forked rank sets this number itself (`fermi.runner.rank.run_rank_here`)."""
+
+
+def find_import_time_variables(job: JobSpec) -> list[str]:
+    """Return the variables of the job that are read at import time, which a process that ranks are forked from has
+    passed: ranks are executed then."""
+    env = {name: value for name, value in job.env.items() if name != THREADS_VARIABLE or not value.isdecimal()}
+    return [name for name in (*env, *job.secret_env) if name.startswith(IMPORT_TIME_PREFIXES)]
+
+
 def can_fork_ranks(job: JobSpec) -> bool:
-    """Return whether no variable of the job is read at import time, which the forked process has passed."""
-    return not any(name.startswith(IMPORT_TIME_PREFIXES) for name in (*job.env, *job.secret_env))
+    """Return whether no variable of the job is read at import time."""
+    return not find_import_time_variables(job)

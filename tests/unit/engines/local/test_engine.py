@@ -253,12 +253,22 @@ def test_a_script_in_an_environments_workspace_is_trained_there(
     ],
 )
 def test_ranks_are_executed_where_a_library_reads_a_variable_at_import(tmp_path: Path, name: str, forks: bool) -> None:
-    spec = replace(job("env-001"), env={name: "1"})
+    assert forks_ranks(tmp_path, **{name: "1"}) is forks
+
+
+@pytest.mark.parametrize(("threads", "forks"), [("4", True), ("4,2", False), ("", False)])
+def test_forked_ranks_set_their_number_of_threads_themselves(tmp_path: Path, threads: str, forks: bool) -> None:
+    assert forks_ranks(tmp_path, OMP_NUM_THREADS=threads) is forks
+
+
+def forks_ranks(tmp_path: Path, **env: str) -> bool:
+    spec = replace(job("env-001"), env=env)
     rendered = LocalBackend({"data_dir": str(tmp_path), "warm": False}).render(
         spec, plugins.get_framework("ddp").plan(spec)
     )
     launch, first, *_ = (artifact.content for artifact in rendered.artifacts)
-    assert (bool(launch["preload"]), first["fork"]) == (forks, forks)
+    assert bool(launch["preload"]) is first["fork"]
+    return bool(first["fork"])
 
 
 def test_ranks_have_the_gpus_of_their_environment(tmp_path: Path) -> None:
