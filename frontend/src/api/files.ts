@@ -48,6 +48,22 @@ export const fileUseQuery = (project: string) =>
     enabled: project !== "",
   });
 
+export const libraryCacheQuery = (project: string) =>
+  queryOptions({
+    queryKey: [...fileKeys.project(project), "cache"],
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/projects/{project_id}/cache", { params: { path: { project_id: project } } })),
+    enabled: project !== "",
+  });
+
+export const cleanLibraryCache = (project: string) =>
+  unwrapResponse(
+    http.POST("/api/v1/projects/{project_id}/cache/clean", {
+      params: { path: { project_id: project } },
+      body: { keepBytes: 0 },
+    }),
+  );
+
 export const outputsQuery = (task: string, asked: FileListRequest, live: boolean) =>
   queryOptions({
     queryKey: [...fileKeys.outputs(task), asked],

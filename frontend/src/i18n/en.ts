@@ -661,6 +661,8 @@ export const en: Translation = {
   limits: {
     kept: "Environments and files",
     fileGib: "Max size of files and outputs (GiB)",
+    cacheGib: "Max size of the library cache (GiB)",
+    cacheGibHint: "Empty: the platform's own limit",
     environments: "Dev environments",
     environmentGpus: "GPUs of running environments",
     maxEnvironments: "Max environments (including stopped ones)",

@@ -637,6 +637,8 @@ export const zh = {
   limits: {
     kept: "环境与文件",
     fileGib: "文件与产出合计最多（GiB）",
+    cacheGib: "库缓存最多（GiB）",
+    cacheGibHint: "留空：使用平台的上限",
     environments: "开发环境",
     environmentGpus: "运行中的环境占用的 GPU",
     maxEnvironments: "最多环境（含已停止的）",

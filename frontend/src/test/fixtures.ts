@@ -417,6 +417,7 @@ export const limits: Limits = {
   budget: 1000,
   atBudget: "refuse",
   maxFileBytes: 2 ** 40,
+  maxCacheBytes: null,
   maxEnvironments: 5,
   maxEnvironmentGpus: null,
   userMaxEnvironments: null,

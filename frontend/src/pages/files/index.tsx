@@ -25,6 +25,7 @@ import { LoadError, Loading, toastError } from "@/ui/errors";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
+import { LibraryCache } from "./library-cache";
 import { FileList, Breadcrumbs } from "./list";
 import { Uploads, useUploads } from "./uploads";
 
@@ -70,6 +71,7 @@ export function Component() {
           onChange={({ target }) => go({ search: target.value })}
         />
         {project && <Use project={project} />}
+        {project && <LibraryCache key={project} project={project} />}
       </div>
       {project && <Browser key={project} project={project} asked={request} writes={writes} go={go} />}
     </Page>

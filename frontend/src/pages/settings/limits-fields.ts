@@ -18,6 +18,7 @@ export const FIELDS = [
   "budget",
   "atBudget",
   "maxFileBytes",
+  "maxCacheBytes",
   "maxEnvironments",
   "maxEnvironmentGpus",
   "userMaxEnvironments",
@@ -51,24 +52,31 @@ export function parseNumberOrNull(text: string | undefined): number | string | n
   return text?.trim() ? parseNumber(text) : null;
 }
 
-/** Returns the texts of the fields: the longest run in hours, the size of files in GiB. */
+/** Returns the texts of the fields: the longest run in hours, sizes in GiB. */
 export function formatLimits(limits: Limits): Texts {
   const numbers = NUMBERS.map((name) => [name, limits[name] === null ? "" : String(limits[name])]);
   const lists = LISTS.map((name) => [name, limits[name].join(", ")]);
-  const { weight, longestRunSeconds, atBudget, maxFileBytes } = limits;
+  const { weight, longestRunSeconds, atBudget } = limits;
   const longest = longestRunSeconds === null ? "" : String(longestRunSeconds / HOUR);
   return {
     ...(Object.fromEntries([...numbers, ...lists]) as Texts),
     weight: String(weight),
     longestRunSeconds: longest,
     atBudget,
-    maxFileBytes: maxFileBytes === null ? "" : String(maxFileBytes / GIB),
+    maxFileBytes: formatGib(limits.maxFileBytes),
+    maxCacheBytes: formatGib(limits.maxCacheBytes),
   };
+}
+
+const formatGib = (bytes: number | null) => (bytes === null ? "" : String(bytes / GIB));
+
+function parseGib(text: string | undefined): number | string | null {
+  const value = parseNumberOrNull(text);
+  return typeof value === "number" ? Math.round(value * GIB) : value;
 }
 
 export function parseLimits(texts: Record<string, string>): Record<string, unknown> {
   const longest = parseNumberOrNull(texts.longestRunSeconds);
-  const files = parseNumberOrNull(texts.maxFileBytes);
   const listed = (text = "") =>
     text
       .split(/[,，]/)
@@ -80,6 +88,7 @@ export function parseLimits(texts: Record<string, string>): Record<string, unkno
     weight: parseNumber(texts.weight ?? ""),
     longestRunSeconds: typeof longest === "number" ? Math.round(longest * HOUR) : longest,
     atBudget: texts.atBudget,
-    maxFileBytes: typeof files === "number" ? Math.round(files * GIB) : files,
+    maxFileBytes: parseGib(texts.maxFileBytes),
+    maxCacheBytes: parseGib(texts.maxCacheBytes),
   };
 }

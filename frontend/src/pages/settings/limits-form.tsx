@@ -84,6 +84,7 @@ export function EditLimits({ limits }: { limits: Limits }) {
             </FormRow>
             <FormRow title={t("limits.kept")}>
               <TextField {...number("maxFileBytes")} label={t("limits.fileGib")} hint={t("limits.emptyIsNone")} />
+              <TextField {...number("maxCacheBytes")} label={t("limits.cacheGib")} hint={t("limits.cacheGibHint")} />
               {OF_ENVIRONMENTS.map((name) => (
                 <TextField key={name} {...number(name)} label={t(`limits.${name}`)} hint={t("limits.emptyIsNone")} />
               ))}
