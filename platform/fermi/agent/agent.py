@@ -6,6 +6,7 @@
     ship        logs
     host        managed environments of this host (see `environments`)
     engines     whether there is a container engine for them
+    clean       caches of libraries, every half hour
 
 If the server is unreachable only its answers are missing: training goes on, ends, and is reported later.
 """
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fermi.agent import host_facts
+from fermi.agent import host_facts, library_caches
 from fermi.agent.environments import EnvironmentRunner
 from fermi.agent.errors import AgentError, convert_refusal, format_problems
 from fermi.agent.host_facts import BusyPorts, ContainerEngineLookup
@@ -46,6 +47,7 @@ SHIP_SECONDS = 0.5
 RETRY_SECONDS = 0.5, 5.0
 USAGE_SECONDS = 5.0
 IDLE_SECONDS = 60.0
+CACHE_SECONDS = 1800.0
 RELAUNCH_SECONDS = 3.0
 """How long after a launch a rank without a trace is launched again."""
 
@@ -109,8 +111,10 @@ class Agent:
         if self.engines.wanted:
             threading.Thread(target=self._guarded, args=(self._engines,), name="engines", daemon=True).start()
         self._register()
-        others = [threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True)
-                  for loop in (self._listen, self._report, self._ship, self._measure, self._host)]  # fmt: skip
+        loops = (self._listen, self._report, self._ship, self._measure, self._host, self._clean)
+        others = [
+            threading.Thread(target=self._guarded, args=(loop,), name=loop.__name__, daemon=True) for loop in loops
+        ]
         for thread in others:
             thread.start()
         if self.address.startswith("127."):
@@ -324,6 +328,17 @@ class Agent:
             busy = self.hosted.step()
             self.hosted.news.wait(STEP_SECONDS[1] if busy else IDLE_SECONDS)
             self.hosted.news.clear()
+
+    def _clean(self) -> None:
+        """Keep the projects' caches of libraries below their limit."""
+        while not self._ending.is_set() and self.settings.cache_max_gb:
+            library_caches.clean_caches(self.host.state, self.settings.cache_max_gb << 30, self._list_runs)
+            self._pause(CACHE_SECONDS)
+        self._ending.wait()
+
+    def _list_runs(self) -> list[RankRun]:
+        with self._lock:
+            return [run for worker in self.workers for run in worker.runs.values()]
 
     def _engines(self) -> None:
         """Check for a container engine, and report changes since the registration; again later if the platform is

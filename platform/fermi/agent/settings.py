@@ -24,7 +24,8 @@ class Settings:
     """`ids` (or `node` and `gpus`) name the workers. `address`: where other hosts reach this one. `emulate`: CPU
     processes emulate GPUs. `warm`: keep a fork server that has the training stack imported. `confine`: ranks can access
     nothing but what they were given; `reads`, `writes`: folders of this host that all of them are given. `containers`:
-    environments with an image run in the host's Podman or Docker, if it has one."""
+    environments with an image run in the host's Podman or Docker, if it has one. `cache_max_gb`: GiB of each project's
+    cache of libraries; 0 = no limit."""
 
     server: str = ""
     token: str = ""
@@ -44,6 +45,7 @@ class Settings:
     reads: tuple[str, ...] = DEFAULT_READ_FOLDERS
     writes: tuple[str, ...] = ()
     containers: bool = True
+    cache_max_gb: int = 200
 
     def workers(self) -> tuple[str, dict[str, int]]:
         """Return the node, and the number of each worker, which is that of its GPU; none = all that the host has.
@@ -135,7 +137,11 @@ def _check_value(path: str, name: str, value: Any, kind: type) -> Any:
         return parse_numbers(",".join(map(str, value)) if isinstance(value, list) else str(value))
     if name in LIST_SETTINGS and isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
-    if kind is tuple or not isinstance(value, kind):
-        expected = {str: "text", bool: "true / false"}.get(kind, f"a list of {LIST_SETTINGS.get(name, 'ids')}")
+    if kind is int and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
+        return value
+    if kind in (tuple, int) or not isinstance(value, kind):
+        expected = {str: "text", bool: "true / false", int: "a whole number"}.get(
+            kind, f"a list of {LIST_SETTINGS.get(name, 'ids')}"
+        )
         raise AgentError("WORKER_SETTING_INVALID", path=path, name=name, found=str(value), expected=expected)
     return value
