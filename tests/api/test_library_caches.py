@@ -112,6 +112,7 @@ def make_task(project: Project, user: User) -> Task:
 def test_what_a_running_task_may_read_stays_and_is_reported(
     project: Project, owner: Api, admin: Api, cache: Path
 ) -> None:
+    assert owner.user
     attempt = make_task(project, owner.user).attempts.get()
     attempt.created_at = now() - timedelta(days=3)
     attempt.save()

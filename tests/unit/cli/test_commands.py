@@ -1018,6 +1018,26 @@ def test_secrets_are_listed_and_removed_by_name(api: FakeApi, command: Command) 
     assert "Deleted wandb." in command("secrets", "remove", "wandb", "--project", "nlp").err
 
 
+CACHE = {"sizeBytes": 3 << 30, "maxBytes": 2 << 30, "excessBytes": 1 << 30, "units": 2, "complete": False,
+         "largest": [{"path": "triton/\x1b[31mK\u202e", "sizeBytes": 2 << 30, "usedAt": "2026-11-01T00:00:00+00:00"}],
+         "error": "", "measuredAt": "2026-11-28T00:00:00+00:00", "cleanedAt": None, "freedBytes": 0,
+         "mayClean": True}  # fmt: skip
+
+
+def test_the_library_cache_is_shown_with_escaped_names_and_cleaned(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/projects", page([{"id": "project-1", "name": "nlp", "role": "maintainer"}]))
+    api.on("GET", "/projects/project-1/cache", data(CACHE))
+    api.on("POST", "/projects/project-1/cache/clean", data(CACHE))
+    shown = command("cache", "--project", "nlp").out
+    assert all(text in shown for text in ("≥ 3 GiB", "2 GiB", "1 GiB", r"triton/\u001b[31mK\u202e"))
+    assert "\x1b" not in shown
+    assert command("cache", "clean", "--keep", "1.5", "--project", "nlp").code == 0
+    assert api.list_requests("POST", "/projects/project-1/cache/clean")[0].body == {"keepBytes": 3 << 29}
+    assert command("cache", "clean", "--keep", "-1").code == 2
+    api.on("GET", "/projects/project-1/cache", data({**CACHE, "measuredAt": None}))
+    assert "half hour" in command("cache", "--project", "nlp").out
+
+
 # Sharing --------------------------------------------------------------------------------------------------------------
 
 NONE = {"weight": 1, "guaranteedGpus": None, "mostGpus": 16, "mostTasks": None, "gpuHours": None, "gpuTypes": [],

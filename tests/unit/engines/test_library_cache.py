@@ -115,7 +115,7 @@ def test_nothing_is_removed_while_a_task_runs_where_reading_leaves_no_trace(
 ) -> None:
     monkeypatch.setattr(library_cache, "read_access_delay", lambda folder: None)
     write(cache, "triton/OLD/kernel.cubin", age=300 * DAY)
-    done = clean_cache(cache.parents[1], PROJECT, 0, lambda: time.time())
+    done = clean_cache(cache.parents[1], PROJECT, 0, time.time)
     assert (done.removed, done.excess > 0) == ([], True)
     assert clean(cache, 0) == ["triton/OLD"]
 
