@@ -8,16 +8,20 @@ code/archives/<id> of its own code; read-only
   outputs/<task>     read and written
   trees/<task>       of a task that brings code; read and written
   files/<project>    of its own project; read-only
+  homes/<project>/.cache  of its own project; read and written
   the rest           never: the platform's keys and database, logs, other projects' files
 """
 
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from posixpath import normpath
 from typing import Any
 
+from fermi.engines.safe_tree import FOLDER_FLAGS
+from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import JobSpec, Node
 from fermi.jobs.user_paths import (
     CHECKPOINTS_FOLDER,
@@ -189,22 +193,51 @@ def _is_same_source(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def prepare_folders(data_dir: Path, pod: Mapping[str, Any]) -> None:
     """Make the folders that a pod writes to, and give them to its user. The kubelet would make them too, as root's.
-    They are writable for all users only where we are not allowed more, and what is above them is not."""
+    They are writable for all users only where we are not allowed more, and what is above them is not. A cache of
+    libraries that belongs to another user stays that user's: tasks on this machine may write to it, and pods that
+    cannot go without. Raise BackendError, also where a link is on the way: tasks on this machine own the homes."""
     ids = pod.get("securityContext") or {}
     uid, gid = ids.get("runAsUser"), ids.get("fsGroup") or ids.get("runAsGroup") or -1
     for mount in (mount for one in pod["containers"] for mount in one.get("volumeMounts") or ()):
-        if mount["name"] == DATA_VOLUME and str(mount.get("subPath")).startswith(f"{FILES_FOLDER}/"):
-            (data_dir / mount["subPath"]).mkdir(
-                parents=True, exist_ok=True
-            )  # if the kubelet made it, as root, we could not write to it
-        if mount["name"] != DATA_VOLUME or mount.get("readOnly") or not mount.get("subPath"):
+        path = str(mount.get("subPath") or "")
+        if mount["name"] != DATA_VOLUME or not path:
             continue
-        folder = data_dir / mount["subPath"]
-        folder.mkdir(parents=True, exist_ok=True)
-        if uid is None or folder.stat().st_uid == uid:
+        if path.startswith(f"{FILES_FOLDER}/"):
+            (data_dir / path).mkdir(parents=True, exist_ok=True)  # if the kubelet made it, as root, we could not write
+        if mount.get("readOnly"):
             continue
         try:
-            os.chown(folder, uid, gid)
-            folder.chmod(0o770)
-        except PermissionError:
-            folder.chmod(0o777)
+            folder = _make_folder_below(data_dir, path)
+        except OSError as error:
+            raise BackendError("DISK_UNUSABLE", path=str(data_dir / path), why=error.strerror) from error
+        try:
+            owner = os.fstat(folder).st_uid
+            is_others_cache = path.startswith(f"{HOMES_FOLDER}/") and owner != os.geteuid()
+            if uid is not None and owner != uid and not is_others_cache:
+                _give_folder(folder, uid, gid)
+        finally:
+            os.close(folder)
+
+
+def _make_folder_below(top: Path, path: str) -> int:
+    """Return a descriptor of a folder below `top`, made if need be. Raise OSError where a link is on the way."""
+    top.mkdir(parents=True, exist_ok=True)
+    at = os.open(top, FOLDER_FLAGS & ~os.O_NOFOLLOW)
+    try:
+        for name in path.split("/"):
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=at)
+            above, at = at, os.open(name, FOLDER_FLAGS, dir_fd=at)
+            os.close(above)
+    except OSError:
+        os.close(at)
+        raise
+    return at
+
+
+def _give_folder(folder: int, uid: int, gid: int) -> None:
+    try:
+        os.fchown(folder, uid, gid)
+        os.fchmod(folder, 0o770)
+    except PermissionError:
+        os.fchmod(folder, 0o777)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fermi.engines.kubernetes import volumes
+from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Entrypoint, JobSpec, Node
 from tests.fakes.kubernetes import resources, rules, schemas
 from tests.unit.engines.kubernetes.conftest import job as on_machines
@@ -142,3 +143,34 @@ def test_a_project_keeps_caches_of_libraries_in_the_volume() -> None:
     assert volumes.find_cache_folder(replace(JOB, project="nlp"), CONNECTION) == "/data/homes/nlp/.cache"
     assert volumes.find_cache_folder(JOB, CONNECTION) == "", "of no project"
     assert volumes.find_cache_folder(replace(JOB, project="nlp"), {}) == "", "without a volume"
+
+
+def test_a_link_in_place_of_the_cache_gives_nothing_away(tmp_path: Path, backend: Any) -> None:
+    """Tasks on this machine own the project's home, and could make one to any folder, which root would give away."""
+    backend.connection |= {"data": {**DATA, "mountPath": str(tmp_path)}, "run_as_user": os.geteuid() + 1}
+    made = next(
+        one.content for one in rendered(backend, replace(on_machines(1), project="nlp")).artifacts if one.kind == "Job"
+    )
+    (tmp_path / "homes" / "nlp").mkdir(parents=True)
+    (tmp_path / "keys").mkdir(mode=0o700)
+    before = (tmp_path / "keys").stat()
+    (tmp_path / "homes" / "nlp" / ".cache").symlink_to(tmp_path / "keys")
+    with pytest.raises(BackendError, match="DISK_UNUSABLE"):
+        volumes.prepare_folders(tmp_path, pod(made))
+    after = (tmp_path / "keys").stat()
+    assert (after.st_uid, after.st_mode) == (before.st_uid, before.st_mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives folders away")
+def test_the_cache_of_another_user_stays_that_users(tmp_path: Path, backend: Any) -> None:
+    backend.connection |= {"data": {**DATA, "mountPath": str(tmp_path)}, "run_as_user": 2000}
+    made = next(
+        one.content for one in rendered(backend, replace(on_machines(1), project="nlp")).artifacts if one.kind == "Job"
+    )
+    volumes.prepare_folders(tmp_path, pod(made))
+    cache = tmp_path / "homes" / "nlp" / ".cache"
+    assert (cache.stat().st_uid, cache.stat().st_mode & 0o777) == (2000, 0o770)
+    assert (cache.parent.stat().st_uid, cache.parent.stat().st_mode & 0o022) == (0, 0), "what is above is ours"
+    os.chown(cache, 61000, 61000)
+    volumes.prepare_folders(tmp_path, pod(made))
+    assert cache.stat().st_uid == 61000
