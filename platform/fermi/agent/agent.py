@@ -74,7 +74,7 @@ class Agent:
             state, workspace, python, private, enabled=settings.confine,
             reads=settings.reads, writes=settings.writes,
         )  # fmt: skip
-        self.host = HostContext(state, workspace, python, self.confining)
+        self.host = HostContext(state, workspace, python, self.confining, settings.warm)
         self.address = host_facts.find_address(settings, self.server.host, self.server.port)
         self.workers = [Worker(name, gpu, self.folder.worker(name), self.host) for name, gpu in gpus.items()]
         self.by_id = {worker.id: worker for worker in self.workers}

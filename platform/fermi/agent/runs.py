@@ -27,6 +27,7 @@ from fermi.engines.local import rank_exec
 from fermi.engines.local.environment_runs import EnvironmentDisk
 from fermi.jobs.user_paths import HOMES_FOLDER
 from fermi.runner import exit_codes, files, status, terminate
+from fermi.runner.channel import OTHER_PYTHON
 from fermi.runner.late_values import Late, decode_value
 
 EMPTY_SPEC = {"command": [], "env": {}, "ranks": [], "node_rank": 0}
@@ -34,12 +35,13 @@ EMPTY_SPEC = {"command": [], "env": {}, "ranks": [], "node_rank": 0}
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """What an order needs of the host."""
+    """What an order needs of the host. `warm`: a process with the training stack imported stands by."""
 
     state: Path
     workspace: Path
     python: str
     confining: HostSandbox
+    warm: bool = False
 
     @property
     def hosted(self) -> Path:
@@ -110,7 +112,9 @@ class RankRun:
         if disk and python.startswith(f"{disk.own}/"):
             spec.update(python=python, venv=str(disk.own))
         elif python != host.python:
-            spec.update(fork=False, preload=[], python=python)
+            spec.update(fork=False, preload=[], python=python, imports=f"{OTHER_PYTHON} {python}")
+        if not host.warm:
+            spec.pop("imports", None)
         if code := spec.get("code"):
             cache, tree = host.state / code["cache"], _choose_tree(body["spec"].get("cwd"), folder, spec)
             known_here = {"cache": str(cache), "chosen": str(folder / "python"), "python": python}

@@ -59,6 +59,12 @@ def find_import_time_variables(job: JobSpec) -> list[str]:
     return [name for name in (*env, *job.secret_env) if name.startswith(IMPORT_TIME_PREFIXES)]
 
 
+def explain_import(job: JobSpec) -> str:
+    """Return which variables make the ranks import the training stack themselves, for their log; empty: none does."""
+    names = find_import_time_variables(job)
+    return f"{', '.join(names)}: read when PyTorch is imported" if names else ""
+
+
 def can_fork_ranks(job: JobSpec) -> bool:
     """Return whether no variable of the job is read at import time."""
     return not find_import_time_variables(job)

@@ -66,6 +66,7 @@ def begin_run(home: str, request: dict[str, Any]) -> dict[str, Any]:
     if has_begun(folder, order["spec"]["node_rank"]):
         return {"began": False}
     from fermi.inside import interpreters, standby, survey  # most streams begin nothing
+    from fermi.runner.channel import OTHER_PYTHON
 
     named = str(order.get("python") or "")
     if named:
@@ -79,6 +80,10 @@ def begin_run(home: str, request: dict[str, Any]) -> dict[str, Any]:
     write_plan_files(folder, order.get("files") or {}, str(request.get("head") or ""))
     content.update(meeting={**order["meeting"], "head": str(request.get("head") or "")}, folder=str(folder))
     content.setdefault("cwd", choose_working_folder(home, content))
+    if not standby.is_standing_by(home, python):
+        content.pop("imports", None)
+        if content.get("fork") and standby.has_standby(home):
+            content["imports"] = f"{OTHER_PYTHON} {python}"
     if "code" in content:
         content["code"].update(cache=os.path.join(home, "packages"), chosen=str(folder / "python"))
     for rank in content["ranks"]:

@@ -97,6 +97,12 @@ def is_standing_by(home: str, python: str) -> bool:
     return said is not None and said["state"] == channel.STANDING_BY
 
 
+def has_standby(home: str) -> bool:
+    """Return True if a standby process is ready for any interpreter."""
+    states = (channel.read_state(str(folder)) for folder in Path(home, "standby").glob("*"))
+    return any(said is not None and said["state"] == channel.STANDING_BY for said in states)
+
+
 def start_standby(folder: Path, python: str, settings: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     """Start a standby process, which outlives the stream. Raises OSError."""
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)

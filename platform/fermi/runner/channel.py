@@ -24,6 +24,8 @@ SOCKET_NAME = "socket"
 PROCESS_NAME = "fermi-standby"
 """The name of a standby process (`standby.py`)."""
 IMPORTING, STANDING_BY, UNUSABLE = "importing", "standing", "unusable"
+OTHER_PYTHON = "the process that stands by has another Python than"
+"""Why ranks import the training stack themselves, for their log; an interpreter follows."""
 MAX_LINE_BYTES = 4 << 20
 """Bytes: an order has the environment variables and the secrets of an attempt."""
 CHUNK_BYTES = 1 << 16

@@ -29,7 +29,8 @@ the command, whose exit code is theirs.
 
 `fork`: the ranks may be forked from this process instead of executed, and so inherit the modules that it (see
 `fork_server.py`) has imported. A forked rank then runs the script the way `python script.py` or `python -m module`
-does. `venv`: the virtual environment on top of this interpreter that `command` runs with (see `venv.py`).
+does. `imports`: why they are executed although a process with these modules stands by, for the log of the first rank.
+`venv`: the virtual environment on top of this interpreter that `command` runs with (see `venv.py`).
 
 `own_cwd`: no other task's ranks start in `cwd`, although it is not made from `code`: files in it are these ranks'.
 
@@ -73,6 +74,7 @@ from fermi.runner import (
 )
 from fermi.runner.activity import MAX_IDLE_SECONDS, STRICT_IDLE_CPU_SHARE, ActivityTracker
 from fermi.runner.bounds import Bounds
+from fermi.runner.channel import OTHER_PYTHON
 from fermi.runner.disk_usage import DiskMonitor
 from fermi.runner.exit_codes import CANNOT_START, to_shell_code
 from fermi.runner.file_scan import FileScan
@@ -289,6 +291,8 @@ class Node:
         from fermi.runner.code_delivery import build_interpreter_env, write_chosen_interpreter
 
         planned = self.spec["code"].get("python") or sys.executable
+        if self.spec.get("fork") and "torch" in sys.modules:
+            self.spec["imports"] = f"{OTHER_PYTHON} {python}"
         self.spec["command"] = [python if word == planned else word for word in self.spec["command"]]
         self.spec["fork"] = False
         self.spec["env"].update(build_interpreter_env(python, self.spec["env"]))
@@ -300,6 +304,8 @@ class Node:
     def start_all(self, inherited: list[int]) -> None:
         """Start all ranks; if one cannot be started, end the others."""
         self.confine()
+        if why := self.spec.get("imports"):
+            self.write_to_log(f"fermi: ranks import PyTorch themselves: {why}")
         self.spec["env"].setdefault(ras.ADDRESS_VARIABLE, ras.choose_address())
         if self.lock is not None:
             inherited = [*inherited, self.lock]
@@ -325,8 +331,16 @@ class Node:
         if gaps:
             text = f"fermi: this machine cannot keep ranks from all that is not theirs: {'; '.join(gaps)}"
             print(text, file=sys.stderr, flush=True)
-            with contextlib.suppress(OSError), open(self.spec["ranks"][0]["log"], "a", encoding="utf-8") as file:
-                file.write(text + "\n")
+            self.write_to_log(text)
+
+    def write_to_log(self, line: str) -> None:
+        """Write a line to the log of the first rank."""
+        first = self.spec["ranks"][0]
+        if self.pipes and first["rank"] in self.pipes.sinks:
+            self.pipes.sinks[first["rank"]](f"{line}\n".encode())
+            return
+        with contextlib.suppress(OSError), open(first["log"], "a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
 
     def start(self, entry: dict[str, Any], rank: dict[str, Any], inherited: list[int]) -> None:
         """Start one rank, or record why it cannot be started."""

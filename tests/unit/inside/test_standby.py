@@ -81,7 +81,7 @@ class Lab:
             }
             return session.request("stand-by", **asked)
 
-    def order(self, name: str, **spec: Any) -> dict[str, Any]:
+    def order(self, name: str, python: str = "", **spec: Any) -> dict[str, Any]:
         whole = {
             "name": name, "node_rank": 0, "node": "dev", "command": [[{"late": "python"}], "-u", str(self.script)],
             "env": {"OMP_NUM_THREADS": "1"}, "ranks": [{"rank": 0, "local_rank": 0, "env": {"RANK": "0"}}],
@@ -92,7 +92,7 @@ class Lab:
             "name": name,
             "root": "",
             "data": "",
-            "python": self.python,
+            "python": python or self.python,
             "meeting": meeting,
             "files": {},
             "spec": whole,
@@ -105,11 +105,14 @@ class Lab:
 
     def said(self, name: str) -> dict[str, Any]:
         """What the rank has printed, which it has once."""
-        status = self.place.home / ".fermi/runs" / name / "node-0.status.json"
-        until(lambda: (files.read_json(str(status)) or {}).get("state") == "exited", what=f"{name} has ended")
-        (line,) = (status.parent / "0.log").read_text().splitlines()
+        (line,) = self.read_log(name).splitlines()
         found: dict[str, Any] = json.loads(line)
         return found
+
+    def read_log(self, name: str) -> str:
+        status = self.place.home / ".fermi/runs" / name / "node-0.status.json"
+        until(lambda: (files.read_json(str(status)) or {}).get("state") == "exited", what=f"{name} has ended")
+        return (status.parent / "0.log").read_text()
 
     def folders(self) -> list[Path]:
         return sorted((self.place.home / ".fermi/standby").glob("*"))
@@ -178,6 +181,26 @@ def test_a_forked_rank_has_torch_and_otherwise_equals_an_executed_one(lab: Lab) 
     for one in (forked, executed, alone):
         one["env"].pop("NCCL_RAS_ADDR")  # of each attempt another
     assert forked == executed == alone
+
+
+def test_a_module_is_forked_like_a_script(lab: Lab) -> None:
+    lab.begin("task-module-1", cwd=str(lab.folder), command=[{"late": "python"}, "-u", "-m", "says", "--lr=0.1"])
+    found = lab.said("task-module-1")
+    assert (found["torch"], found["argv"][1:]) == (True, ["--lr=0.1"])
+
+
+def test_attempts_that_cannot_use_the_standby_say_why(lab: Lab) -> None:
+    lab.begin("task-variable-1", fork=False, imports="TORCH_LOGS: read when PyTorch is imported")
+    lab.begin("task-python-1", python=sys.executable)
+    said = [lab.read_log(f"task-{name}-1").splitlines()[0] for name in ("variable", "python")]
+    assert said == [
+        "fermi: ranks import PyTorch themselves: TORCH_LOGS: read when PyTorch is imported",
+        f"fermi: ranks import PyTorch themselves: the process that stands by has another Python than {sys.executable}",
+    ]
+    lab.keep(0)
+    until(lambda: lab.standing() is None, what="it was ended")
+    lab.begin("task-cold-1", fork=False, imports="TORCH_LOGS: read when PyTorch is imported")
+    assert lab.said("task-cold-1")["torch"] is False, "and nothing else in its log"
 
 
 def test_secrets_of_an_attempt_are_gone_once_it_has_started(lab: Lab) -> None:

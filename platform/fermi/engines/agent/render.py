@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from fermi.engines.agent.store import RankOrder
-from fermi.engines.fork_rules import can_fork_ranks
+from fermi.engines.fork_rules import can_fork_ranks, explain_import
 from fermi.engines.inside import render as inside
 from fermi.engines.local.containers import WORKSPACE_DIR
 from fermi.jobs import bounds
@@ -92,6 +92,7 @@ def _build_node_spec(
         "grace_seconds": plan.grace_seconds,
         **common,
         "fork": fork,
+        **({} if fork else {"imports": explain_import(job)}),
         "home": f"{HOMES_FOLDER}/{job.project or 'default'}",
         **_build_inside_options(job, node.node),
         **CodeLocation(_get_data_root(connection), "packages", "").order(job, node.node_rank),

@@ -8,7 +8,7 @@ checkpoint that the job resumes from, and `reads`, paths below the data director
 from collections.abc import Mapping
 from typing import Any
 
-from fermi.engines.fork_rules import can_fork_ranks
+from fermi.engines.fork_rules import can_fork_ranks, explain_import
 from fermi.engines.inside.upload import list_read_paths
 from fermi.jobs import bounds
 from fermi.jobs.code import CodeLocation
@@ -49,6 +49,7 @@ def render_node(
         "yields": YIELD_OPTIONS,
         "own_cwd": True,
         "fork": can_fork_ranks(job),
+        **({"imports": why} if (why := explain_import(job)) else {}),
         **job.build_watch_options(),
         **bounds.build_bounds(connection, shared=True),
         **bounds.build_memory_guard(connection),

@@ -61,7 +61,8 @@ class LocalBackend(Backend):
         self.workspace = Path(connection.get("workspace") or self.data_dir / "workspace").resolve()
         self.script_roots = [Path(root).resolve() for root in connection.get("script_roots", ())]
         self.python = connection.get("python") or get_default_python()
-        self.launcher = Launcher(self.python, warm=bool(connection.get("warm", True)))
+        self.warm = bool(connection.get("warm", True))
+        self.launcher = Launcher(self.python, warm=self.warm)
         self.bounds = bounds.build_bounds(connection, shared=True)
         self.isolation_mode = str(connection.get("isolation", "off"))
         self.place = isolation.SandboxPaths(
@@ -175,7 +176,7 @@ class LocalBackend(Backend):
         return render(
             job, plan, run_dir=self._run_dir(job.name), cwd=self._workspace(job), python=self.python,
             log_dir=self._log_dir(job.task_id, job.attempt), setting=partial(self._setting, job, plan),
-            bounds=self.bounds, code=partial(self._code, job),
+            bounds=self.bounds, code=partial(self._code, job), stands_by=self.warm,
         )  # fmt: skip
 
     def _setting(self, job: JobSpec, plan: Plan, planned: NodePlan) -> NodeSetting:

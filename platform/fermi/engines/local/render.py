@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fermi.engines.fork_rules import can_fork_ranks
+from fermi.engines.fork_rules import can_fork_ranks, explain_import
 from fermi.jobs.code import CodeLocation
 from fermi.jobs.spec import Artifact, JobSpec, Late, NodePlan, Plan, Rendered, resolve
+from fermi.runner.channel import OTHER_PYTHON
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,10 @@ def render(
     setting: Callable[[NodePlan], NodeSetting],
     code: Callable[[str], CodeLocation],
     bounds: Mapping[str, Any],
+    stands_by: bool,
 ) -> Rendered:
     """Return the specs and files of an attempt. `python`: the interpreter of the process that ranks may be forked from.
-    `setting`: of a node; `code`: location of the code for an interpreter."""
+    `setting`: of a node; `code`: location of the code for an interpreter. `stands_by`: such a process does."""
     bindings = {Late.HEAD_HOST: "127.0.0.1", Late.FILES_DIR: str(run_dir / "files"), Late.PYTHON: python}
     fork = can_fork_ranks(job)
     files = [Artifact("file", name, resolve(text, bindings)) for name, text in plan.files.items()]
@@ -47,6 +49,8 @@ def render(
         known = {**bindings, Late.PYTHON: own.python}
         content = _build_node_spec(job, plan, node, known, log_dir, cwd, own)
         content |= {**common, "fork": forked, **code(own.python).order(job, node.node_rank)}
+        if stands_by and (why := explain_import(job) or ("" if forked else f"{OTHER_PYTHON} {own.python}")):
+            content["imports"] = why
         if own.confine:
             content["confine"] = own.confine
         if own.python != python:

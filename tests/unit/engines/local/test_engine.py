@@ -261,6 +261,19 @@ def test_forked_ranks_set_their_number_of_threads_themselves(tmp_path: Path, thr
     assert forks_ranks(tmp_path, OMP_NUM_THREADS=threads) is forks
 
 
+@pytest.mark.parametrize("warm", [True, False])
+def test_ranks_that_cannot_use_what_stands_by_say_why(tmp_path: Path, warm: bool) -> None:
+    backend = LocalBackend({"data_dir": str(tmp_path), "warm": warm})
+    for changes, why in (
+        ({"env": {"TORCH_LOGS": "all"}}, "TORCH_LOGS: read when PyTorch is imported"),
+        ({"python": "/opt/python"}, "the process that stands by has another Python than /opt/python"),
+        ({}, None),
+    ):
+        spec = replace(job("env-001"), **changes)
+        rendered = backend.render(spec, plugins.get_framework("ddp").plan(spec))
+        assert rendered.artifacts[1].content.get("imports") == (why if warm else None)
+
+
 def forks_ranks(tmp_path: Path, **env: str) -> bool:
     spec = replace(job("env-001"), env=env)
     rendered = LocalBackend({"data_dir": str(tmp_path), "warm": False}).render(
