@@ -4,8 +4,8 @@
     {"event": "checkpoint", "step": 100, "path": "…"}        an event; may have `time`, too
     {'loss': 1.2, 'learning_rate': 5e-05, 'epoch': 0.5}      the Hugging Face Trainer's: a point without a step
 
-Lines for people are read by `text_patterns`. A progress bar ends its lines with a carriage return, so that ends a line
-here as well.
+Lines for people are read by `text_patterns`; a dictionary that counts something else, `{'epoch': 0, 'iter': 10, …}`, is
+one of them. A progress bar ends its lines with a carriage return, so that ends a line here as well.
 """
 
 import ast
@@ -25,6 +25,7 @@ MAX_LINE_BYTES = 64 << 10
 
 MAX_DEPTH = 16
 _BEGINNING = b"\n{"
+_COUNTED = re.compile(rb"\{'.{0,200}?'(?:global_step|iter|iters|iteration|batch|update|episode)': ")
 _NOT_LITERAL = re.compile(rb"(?<=: )(?:-?inf|nan)(?=[,}])")
 
 
@@ -49,6 +50,11 @@ def find_candidates(text: bytes) -> Iterator[bytes]:
         at = text.find(_BEGINNING, end)
 
 
+def is_counted_dict(line: bytes) -> bool:
+    """Return True if the line begins a printed dictionary that counts something but the Trainer's epochs."""
+    return line.startswith(b"{'") and b"'step':" not in line and _COUNTED.match(line) is not None
+
+
 def find_epoch_line(text: bytes) -> int:
     """Return where the first Trainer line with an epoch and no step begins in `text`; -1 if there is none."""
     for line in find_candidates(text):
@@ -63,6 +69,8 @@ def parse_line(line: bytes) -> Point | PrintedEvent | None:
     if not line.startswith(b"{"):
         return None
     printed = line.startswith(b"{'")
+    if printed and is_counted_dict(line):
+        return None
     if not any(word in line for word in ((b"'epoch'", b"'step'") if printed else (b'"step"', b'"event"'))):
         return None
     try:

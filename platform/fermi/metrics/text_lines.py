@@ -26,9 +26,10 @@ MAX_PREFIXES = 12
 _BAR = "\x02"
 """Stands before a bar's position, where the drawn bar was."""
 
-STEP, ITERATION, BATCH, EPOCH, POSITION = 6, 5, 3, 1, 0
-"""Kinds of counters, the preferred one first; POSITION: a number without a name at the beginning, or a position in
-something that has another name."""
+EPISODE, STEP, ITERATION, BATCH, EPOCH, POSITION = 7, 6, 5, 3, 1, 0
+"""Kinds of counters, the preferred one first. EPISODE stands before STEP because lines of episodes also say how many
+steps an episode took. POSITION: a number without a name at the beginning, or a position in something that has another
+name."""
 
 SPLITS: Final = {
     "train": "train", "training": "train", "val": "val", "valid": "valid", "validation": "val", "eval": "eval",
@@ -36,13 +37,32 @@ SPLITS: Final = {
     "测试": "test", "评估": "eval",
 }  # fmt: skip
 _COUNTERS: Final = {
+    **dict.fromkeys(("episode", "回合", "回合数"), EPISODE),
     **dict.fromkeys(("step", "steps", "timestep", "timesteps", "步", "步数", "步骤", "全局步"), STEP),
     **dict.fromkeys(
-        ("iter", "iters", "iteration", "iterations", "it", "itr", "update", "updates", "迭代", "迭代次数"), ITERATION
+        (
+            "iter",
+            "iters",
+            "iteration",
+            "iterations",
+            "it",
+            "itr",
+            "update",
+            "updates",
+            "round",
+            "generation",
+            "迭代",
+            "迭代次数",
+        ),
+        ITERATION,
     ),
     **dict.fromkeys(("batch", "batches", "minibatch", "minibatches", "批次", "批"), BATCH),
-    **dict.fromkeys(("epoch", "epochs", "ep", "episode", "episodes", "轮次", "轮", "轮数", "周期", "回合"), EPOCH),
+    **dict.fromkeys(("epoch", "epochs", "ep", "轮次", "轮", "轮数", "周期"), EPOCH),
 }
+_COUNTER_NAMES: Final = {
+    EPISODE: "episode", STEP: "step", ITERATION: "iter", BATCH: "batch", EPOCH: "epoch", POSITION: "position",
+}  # fmt: skip
+_LISTED: Final = ((" [ ", " ]  "), ("", " :  "))
 _PLURALS: Final = frozenset(("steps", "epochs", "iterations", "iters", "batches", "updates"))
 _MEASURES: Final = frozenset(
     (
@@ -61,7 +81,7 @@ _NO_MEASURES: Final = frozenset(
         "warmup",
     )
 )  # fmt: skip
-_NO_MEASURES_ANYWHERE: Final = frozenset(("eta", "consumed", "seen", "seed", "pid", "elapsed_total"))
+_NO_MEASURES_ANYWHERE: Final = frozenset(("eta", "remaining", "consumed", "seen", "seed", "pid", "elapsed_total"))
 _STOP_WORDS: Final = frozenset(
     (
         "a", "an", "the", "with", "and", "at", "for", "in", "on", "of", "to", "is", "was", "are", "has", "had",
@@ -87,6 +107,12 @@ _THIN_BAR = re.compile(
 """Of Ultralytics (`utils/tqdm.py`): `16% ━━────────── 1/6 3.2s/it 4.4s<15.8s`."""
 _GLUED_LINE = re.compile(r"\](?=\[?\d\d[\d:/.-]{3,17}[ ,T]|\[?[A-Z]{4,8}[\]: ])")
 _KERAS_TIMING = re.compile(r"(?:(\d{1,9})s|(\d{1,4}(?::\d\d){1,2})) \d{1,9}(?:us|µs|ms|s)/(?:step|epoch)")
+_WRAPPED = re.compile(
+    r"\b(?:tensor|[Aa]rray|(?:np|numpy)\.float\d\d)\( ?"
+    r"([-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:e[-+]?\d{1,4})?|nan|inf))(?:, [^()\n]{0,200})?\)"
+)
+"""A single number as PyTorch, JAX and NumPy print it: `tensor(2.3026, grad_fn=<NllLossBackward0>)`."""
+_CONTAINER = re.compile(r"(\w{1,40})\[$")
 _SPACES = re.compile(r"\s+")
 _DIGITS = re.compile(r"\d+")
 
@@ -102,10 +128,11 @@ _PREFIX = re.compile(
             r"\]?(?![\w/])",
             r"\[?\d\d/\d\d(?:/\d{4})?[ -]{1,3}\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?\]?(?!\w)",
             r"\[?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\]?(?=[\s|])",
-            r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} {1,9}\d{1,9} [\w.]{1,80}:\d{1,6}\]",
+            r"[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{1,9} {1,9}\d{1,15} [\w.]{1,80}:\d{1,6}\]",
             r"\[[IWEFD] [\w: .-]{1,60}\]",
             r"V?LOG(?:\[\d\])? \(\S{1,200}\)(?= )",
-            r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?= )",
+            r"(?:[A-Z][a-z]{2},? )?(?:[A-Z][a-z]{2} [ \d]\d|[ \d]?\d [A-Z][a-z]{2}(?: \d{4})?),? {1,3}\d\d:\d\d:\d\d"
+            r"(?:[.,]\d{1,9})?(?: \d{4}\b)?(?= )",
             rf"{_LEVEL}:[\w.]{{1,80}}:",
             rf"\[?{_LEVEL}\]?(?![\w])",
             rf"[A-Za-z_][\w.]{{0,60}} [-|] (?={_LEVEL}\b)",
@@ -113,7 +140,7 @@ _PREFIX = re.compile(
             r"(?:[Rr]ank|GPU|gpu)[ _]?(?P<colon>\d{1,6}):",
             r"\[\d{1,6},(?P<mpi>\d{1,6})\]<std(?:out|err)>:",
             r"\([\w ]{0,40}pid=\d{1,9}[^()]{0,80}\)",
-            r"[\w.<>]{1,80}:[\w.<>]{1,80}:\d{1,6} -(?= )",
+            r"(?:[\w.<>]{1,80}:[\w.<>]{1,80}|\w{1,40}(?:\.\w{1,40}){1,6}):\d{1,6} -(?= )",
             r"\[?[\w./-]{1,120}\.py:\d{1,6}(?::[\w<>]{1,80})?\]?",
             r"\([\w.]{1,80}:\d{1,6}\)",
             rf"\[{_NOT_A_SPLIT}[A-Za-z_][\w.-]{{0,60}}\]",
@@ -131,7 +158,7 @@ _TOKEN = re.compile(
     r"(?<![A-Za-z0-9_.@/-])("
     r"\d{1,4}(?::\d\d){1,2}(?:\.\d{1,6})?"  # 0:10:00
     r"|\d{1,12}-\d{1,12}(?=batch|iter|step)"  # 1-50batch
-    r"|\d{1,15} {0,12}/ {0,12}\d{1,15}(?![\d./])"  # 10/ 100
+    r"|\d{1,15} {0,12}/ {0,12}\d{1,15}(?![\d/]|\.\d)"  # 10/ 100
     r"|[-+]?(?:\d{1,3}(?:,\d{3}){1,6}(?!\d)(?:\.\d{1,30})?|\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?"
     r"|\.\d{1,30}(?:[eE][-+]?\d{1,4})?)"
     r"|[-+]?(?:[nN]a[nN]|NAN|[iI]nf|INF|infinity)(?![A-Za-z])"
@@ -188,7 +215,8 @@ class Measure:
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What lines of one shape have in common. `split`: evaluation lines' `val`, `test`, …; `eta`: the index of the time
-    left; `names`: for each number of the line the name of its counter or measure, or an empty string."""
+    left; `names`: for each number of the line the name of its counter or measure, or an empty string; `listed`: the
+    line begins as XGBoost's, LightGBM's and CatBoost's, `[12]<tab>` or `12:<tab>`."""
 
     key: str
     counters: Sequence[Counter]
@@ -196,6 +224,7 @@ class Shape:
     split: str
     eta: int
     names: Sequence[str]
+    listed: bool
 
     @property
     def strong(self) -> bool:
@@ -253,6 +282,8 @@ def parse_line(text: str) -> Line | None:
     text, left = cut_bar(text)
     if "/" in text:
         text = _PATH.sub("", text)
+    if "r(" in text or "y(" in text or "float" in text:
+        text = _WRAPPED.sub(r"\1", text)
     parts = _TOKEN.split(text, MAX_TOKENS)
     tokens = parts[1::3]
     if not tokens:
@@ -277,6 +308,8 @@ def parse_line(text: str) -> Line | None:
             factor = _FACTORS.get(units[one.index], 1.0) / (
                 1e9 if one.unit == "GB" and units[one.index] in _FACTORS else 1.0
             )
+            if one.name.endswith("_avg") and value is not None and value < 0 < (line.values.get(one.name[:-4]) or 0):
+                continue  # `loss: 0.21 (-0.04)`: a change
             line.values[one.name] = value * factor if value is not None and factor != 1.0 else value
     if left is None and shape.eta >= 0:
         line.seconds_left = parse_duration(tokens[shape.eta], units[shape.eta])
@@ -422,10 +455,12 @@ class _Interpreter:
             names[counter.index] = counter.label
         for name, one in measures.items():
             names[one.index] = name
+        first = self._counters[0].kind if self._counters else -1
+        listed = first == POSITION and (self._gaps[0], self._gaps[1][:4]) in _LISTED
         splits = {_get_split(name) for name in measures}
         split = next(iter(splits)) if len(splits) == 1 else ""
-        split = "" if split == "train" else split
-        return Shape(key, tuple(self._counters), tuple(measures.values()), split, self._eta, tuple(names))
+        split = "" if split == "train" or listed else split
+        return Shape(key, tuple(self._counters), tuple(measures.values()), split, self._eta, tuple(names), listed)
 
     def _name(self, index: int) -> None:
         gap, after, kind, unit = self._gaps[index], self._gaps[index + 1], self._kinds[index], self._units[index]
@@ -445,9 +480,7 @@ class _Interpreter:
                 self._enter_section(word)
             if counter != POSITION or words:
                 self._section = self._section or next((SPLITS[w] for w in words if w in SPLITS), "")
-            name = {STEP: "step", ITERATION: "iter", BATCH: "batch", EPOCH: "epoch", POSITION: "position"}[counter]
-            name = "episode" if words and words[-1].startswith("episode") else name
-            self._counters.append(Counter(index, counter, name))
+            self._counters.append(Counter(index, counter, _COUNTER_NAMES[counter]))
             return
         if kind in "DR" or any(word in _NO_MEASURES_ANYWHERE for word in words):
             if any(word in ("eta", "remaining", "left") for word in words) and (kind == "D" or unit):
@@ -533,16 +566,17 @@ class _Interpreter:
         before = self._found[-1] if self._found else None
         in_brackets = "(" in gap[-6:] and ")" in after[:4]
         if before and (
-            ("(" in gap and after.lstrip()[:1] in (")", ",") and not words) or (words and words[-1] in _AVERAGES)
+            ("(" in gap and after.lstrip()[:1] in (")", ",") and not words)
+            or (words and all(word in _AVERAGES for word in words))
         ):
             adjacent = before[0] == index - 1
-            if adjacent and kind == "N" and (not unit or unit == before[2]):
+            if adjacent and kind == "N" and (not unit or unit == before[2]) and not before[1].endswith("_best"):
                 self._append(index, f"{before[1]}_avg", before[2], weak=True)
             return
         if before and words and words[-1] == "best" and len(words) == 1:
             self._append(index, f"{before[1]}_best", unit or before[2], weak=True)
             return
-        if in_brackets and not words:
+        if (in_brackets and not words) or gap.endswith("#"):
             return
         name = _make_name(label.split())
         if words and all(word in SPLITS for word in words):
@@ -565,6 +599,10 @@ class _Interpreter:
         if _is_counter_name(words):
             return
         explicit = gap.rstrip(" [('\"").endswith((":", "="))
+        container = _CONTAINER.search(dropped)
+        if container and any(name == one[1] for one in self._found):  # loss[loss=0.9, …], tot_loss[loss=0.8, …]
+            outer = container[1].lower()
+            name = outer if outer.endswith(name) else f"{outer}_{name}"
         self._append(index, name, unit, kind == "F", weak=not explicit)
 
     def _append(self, index: int, name: str, unit: str, ratio: bool = False, *, weak: bool) -> None:
@@ -615,7 +653,7 @@ def _make_name(words: Sequence[str]) -> str:
     words = list(words)[-5:]
     if len(words) == 1 and _FUNCTION.match(words[0]):
         return words[0]
-    while words and words[0].lower() in _STOP_WORDS:
+    while words and (words[0].lower() in _STOP_WORDS or (not words[0].isascii() and words[0] in _COUNTERS)):
         words = words[1:]
     while words and words[-1].lower() in _STOP_WORDS:
         words = words[:-1]
@@ -639,6 +677,10 @@ def _is_strong(name: str) -> bool:
     name = name.lower()
     words = _WORD.findall(name)
     if any(word in _MEASURES or word.rstrip("0123456789") in _MEASURES for word in words):
+        return True
+    if any(word.endswith("loss") and word != "gloss" for word in words) or name.startswith("loss"):  # LossPi, CTCLoss
+        return True
+    if not name.isascii() and any(word in name for word in _CHINESE):
         return True
     return "learning_rate" in name or "tokens/s" in name or "samples/s" in name or "tokens_per_s" in name
 

@@ -16,12 +16,12 @@ in the line for the others.
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fermi.metrics import text_lines, text_tables
-from fermi.metrics.text_lines import BATCH, EPOCH, ITERATION, POSITION, STEP
+from fermi.metrics import json_lines, text_lines, text_tables
+from fermi.metrics.text_lines import BATCH, EPISODE, EPOCH, ITERATION, POSITION, STEP
 from fermi.metrics.training_length import TrainingLength
 
 MIN_REPEATS = 3
@@ -32,11 +32,12 @@ MAX_VALUES = 40
 
 CANDIDATE = (
     rb"(?i)(?:step|iter|epoch|episode|update|batch)[^\n]*[=:]|loss|acc(?:@|u|[ :=_])|reward|perplex|ppl|%\||\dit \["
-    rb"|epoch\W{0,3}\d|\n\s?\||\n-{12}|\d{1,9}/\d{1,9} (?:\[[=>]|\xe2\x94|\xe2\x95)|\[ {0,9}\d{1,9}/ {0,9}\d{1,9}\]"
-    rb"|\xe6\x8d\x9f\xe5\xa4\xb1|\xe6\xad\xa5|\xe8\xbd\xae"
+    rb"|rmse|recall|psnr|\n\[?\d{1,9}[\]:]\t|\n\{'(?:epoch|iter)|epoch\W{0,3}\d|\n\s?\||\n-{12}"
+    rb"|\d{1,9}/\d{1,9} (?:\[[=>]|\xe2\x94|\xe2\x95)|\[ {0,9}\d{1,9}/ {0,9}\d{1,9}\]"
+    rb"|\xe6\x8d\x9f\xe5\xa4\xb1|\xe6\xad\xa5|\xe8\xbd\xae|\xe5\x9b\x9e\xe5\x90\x88"
 )
-"""Expression that finds lines which may be of metrics; RE2 searches it at a gigabyte per second. The last three: 损失,
-步, 轮."""
+"""Expression that finds lines which may be of metrics; RE2 searches it at a gigabyte per second. The last four: 损失,
+步, 轮, 回合."""
 ROWS = CANDIDATE + rb"|\n(?:\x1b\[K)?[ \t|]*(?:\d|all )"
 """The same while a table is open: its rows have nothing but numbers."""
 
@@ -150,7 +151,9 @@ class Learner:
             start = begin + 1 if text[begin] == 10 else text.rfind(b"\n", 0, begin) + 1
             end = text.find(b"\n", start)
             end = end if end >= 0 else size
-            if end - start <= text_lines.MAX_LINE_LENGTH and text[start : start + 1] != b"{":
+            if end - start <= text_lines.MAX_LINE_LENGTH and (
+                text[start : start + 1] != b"{" or json_lines.is_counted_dict(text[start:end])
+            ):
                 yield text[start:end]
             at = end
             for first, place in ahead.items():
@@ -181,12 +184,11 @@ class Learner:
         for counter in parsed.shape.counters:
             place = text_lines.parse_position(parsed.tokens[counter.index])
             counters.append((counter.kind, *place) if place else (counter.kind, -1, 0))
-        if not parsed.values:
-            if text[:1] not in (" ", "\t", "-"):
-                self._note_epoch(counters)
-            return
         shape = parsed.shape
-        named = any(kind in (STEP, ITERATION, EPOCH) for kind, *_ in counters)
+        if not parsed.values:
+            self._note_heading(shape.key, counters, indented=text[:1] in (" ", "\t", "-"))
+            return
+        named = shape.listed or any(kind == EPOCH or kind >= ITERATION for kind, *_ in counters)
         usable = shape.strong or (
             named and any(not one.weak and "." in parsed.tokens[one.index] for one in shape.measures)
         )
@@ -250,10 +252,19 @@ class Learner:
             )
         )  # fmt: skip
 
-    def _note_epoch(self, counters: Iterable[tuple[int, int, int]]) -> None:
+    def _note_heading(self, key: str, counters: Sequence[tuple[int, int, int]], indented: bool) -> None:
+        """Keep the counters of a line without measures: lines without counters below it are of its step, else of its
+        epoch. `key`: of the line's shape, as trainings and evaluations have headings of their own."""
+        if any(place < 0 for _, place, _ in counters):
+            return
+        if steps := [one for one in counters if one[0] >= ITERATION]:
+            # the last of equals: `STEP: 1/16 -- GLOBAL_STEP: 17` (coqui-ai/Trainer `logging/console_logger.py`)
+            self.state["heading"] = [max(reversed(steps), key=lambda one: one[0])[1], key]
         for kind, place, total in counters:
-            if kind == EPOCH and place >= 0:
+            if kind == EPOCH and not indented:
                 self.state["epoch"] = [place, total]
+                if not steps:
+                    self.state.pop("heading", None)
 
     def _observe(self, seen: _Observation) -> None:
         if len(seen.values) > MAX_VALUES or any(place < 0 for _, place, _ in seen.counters):
@@ -261,17 +272,29 @@ class Learner:
         shapes = self.state.setdefault("shapes", {})
         entry = shapes.get(seen.key)
         if entry is None and not seen.usable:
+            self._note_heading(seen.key, seen.counters, indented=seen.text[:1] == "-")
             return
         epoch, counters = self._split_epoch(seen)
-        main = self.state.get("main")
-        if not counters:
-            step = main[1] if main else epoch[0] if epoch else None
+        main, heading = self.state.get("main"), self.state.get("heading")
+        if counters:
+            heading = None
+            if any(kind != EPOCH for kind, *_ in counters):
+                self.state.pop("heading", None)
+            if not main and max(counters)[0] in (EPOCH, *range(ITERATION, EPISODE + 1)):
+                self.state["near"] = max(counters)[1]
+        else:
+            if entry and entry.get("head") != (heading and heading[1]):
+                heading = None
+                if "head" in entry:
+                    return
+            near = self.state.get("near")
+            step = heading[0] if heading else main[1] if main else epoch[0] if epoch else near
             if step is None:
                 return
             counters = [(-1, step, 0)]
         if entry is None:
             self._forget_oldest(shapes)
-            entry = {"rank": seen.rank, "trackers": {}}
+            entry = {"rank": seen.rank, "trackers": {}, **({"head": heading[1]} if heading else {})}
         shapes.pop(seen.key, None)
         shapes[seen.key] = entry  # the newest last
         if seen.rank is not None:
@@ -305,7 +328,7 @@ class Learner:
             tracker = tracker or _begin(kind, epoch)
             entry["trackers"][str(index)] = tracker
             before = tracker.get("s")
-            step = _advance(tracker, kind, place, total, epoch)
+            step = _advance(tracker, kind, place, total, epoch, _names_epoch(seen))
             tracker["n"] = (
                 tracker["n"] + 1 if before is None or step > before else tracker["n"] if step == before else 1
             )
@@ -358,7 +381,7 @@ class Learner:
         (tracker,) = entry["trackers"].values()
         before, place = tracker.get("s"), tracker.get("b", 0)
         kind, at, total = counters[chosen]
-        step = _advance(tracker, kind, at, total, epoch)
+        step = _advance(tracker, kind, at, total, epoch, _names_epoch(seen))
         last = seen.bar and _counts_from_one(entry["trackers"])
         if step == before:
             if last and "last" in entry:
@@ -394,6 +417,7 @@ class Learner:
         elif not seen.split and kind >= 0 and (not main or kind >= main[0] or main[2] == seen.key):
             self._release(seen.key)
             self.state["main"] = [kind, step, seen.key]
+            self.state.pop("near", None)
             (tracker,) = entry["trackers"].values()
             steps = _count_steps(tracker, kind, total, epoch, self.length)
             steps = steps if steps is not None and step <= steps else None
@@ -464,8 +488,15 @@ def _begin(kind: int, epoch: tuple[int, int] | None) -> dict[str, Any]:
     return {"n": 0, "z": base}
 
 
-def _advance(tracker: dict[str, Any], kind: int, place: int, total: int, epoch: tuple[int, int] | None) -> int:
-    """Return the step of a counter at `place` of `total` (0: not known) in the epoch, and keep it."""
+def _names_epoch(seen: _Observation) -> bool:
+    return any(kind == EPOCH for kind, *_ in seen.counters)
+
+
+def _advance(
+    tracker: dict[str, Any], kind: int, place: int, total: int, epoch: tuple[int, int] | None, epoch_named: bool
+) -> int:
+    """Return the step of a counter at `place` of `total` (0: not known) in the epoch, and keep it. `epoch_named`: the
+    line itself names the epoch, so that a lower place in it is no further cycle, but another process that prints."""
     last, step = tracker.get("b"), place
     if kind in (EPOCH, -1):
         tracker |= {"s": place, "b": place}
@@ -479,7 +510,7 @@ def _advance(tracker: dict[str, Any], kind: int, place: int, total: int, epoch: 
         tracker["w"] = 1 if place <= last else tracker.get("w", 0)
     within = kind in (BATCH, POSITION) if "w" not in tracker else bool(tracker["w"])
     if with_epoch and within and total:
-        if fell and not changed:
+        if fell and not changed and not epoch_named:
             tracker["o"] = tracker.get("o", 0) + total
         step = tracker.get("o", 0) + (number - tracker["z"]) * total + place
     elif (with_epoch and within and changed) or (fell and not with_epoch and (total or kind in (BATCH, POSITION))):

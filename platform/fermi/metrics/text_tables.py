@@ -3,6 +3,9 @@
 epoch     train_loss  valid_loss  accuracy  time          fastai, CSV, Markdown, YOLO: a header, then rows
 0         0.5         0.6         0.9       00:12
 
+Step      Train loss              Test loss             spaCy, DeepXDE, scikit-learn: columns of several words,
+0         [2.72e-01, 1.1e+00]     [2.34e-01, 9.0e-01]   cells of several numbers
+
 | rollout/           |      |                             Stable-Baselines3 (`common/logger.py`): a block of two
 |    ep_rew_mean     | 21.3 |                             columns between lines of dashes
 | time/              |      |
@@ -24,6 +27,7 @@ MAX_MISSES = 50
 """Lines that begin like rows and are none, after which a table has ended."""
 _WIDE = re.compile(r"\s{2,}|\t")
 _DASHES = re.compile(r"[-=+|: ]*$")
+_BRACKETS = re.compile(r"\[([^\[\]]{1,300})\]$")
 
 
 @dataclass(slots=True)
@@ -38,13 +42,14 @@ class Row:
     units: dict[str, str] = field(default_factory=dict)
 
 
-def split_cells(text: str) -> tuple[list[str], bool]:
-    """Return the cells of a line, and whether a character or wide space separates them."""
+def split_cells(text: str, of_words: bool = False) -> tuple[list[str], bool]:
+    """Return the cells of a line, and whether a character or wide space separates them. `of_words`: single spaces are
+    part of a cell where wide ones separate."""
     stripped = text.strip()
     if "|" in stripped:
         return [cell.strip() for cell in stripped.strip("|").split("|")], True
     if _WIDE.search(stripped):
-        return stripped.split(), True
+        return (_WIDE.split(stripped) if of_words else stripped.split()), True
     if "," in stripped:
         return [cell.strip() for cell in stripped.split(",")], True
     return stripped.split(), False
@@ -55,29 +60,37 @@ def parse_header(text: str) -> dict[str, Any] | None:
     that counts (or a first column `Class`, whose row `all` counts with the last line of a curve) and a measure."""
     if len(text) > 400 or text_lines.has_numbers(text) or ":" in text.rstrip(": ") or "=" in text:
         return None
-    cells, wide = split_cells(text.rstrip(": "))
-    if wide and "|" not in text and len(set(cells)) < len(cells):  # Step      Train loss    Test loss (DeepXDE)
-        cells = _WIDE.split(text.strip(" :"))
-        text = "|".join(cells)
-    if not 2 <= len(cells) <= MAX_COLUMNS or not all(cells) or any(" " in cell and "|" not in text for cell in cells):
+    of_words = "|" not in text and _WIDE.search(text.strip()) is not None
+    return (_parse_header(text, True) if of_words else None) or _parse_header(text, False)
+
+
+def _parse_header(text: str, of_words: bool) -> dict[str, Any] | None:
+    cells, wide = split_cells(text.rstrip(": "), of_words)
+    if not 2 + of_words <= len(cells) <= MAX_COLUMNS or not all(cells):
+        return None
+    if any(" " in cell for cell in cells) and "|" not in text and not of_words:
         return None
     kinds = [text_lines.get_counter_kind(cell) for cell in cells]
-    at = next((index for index, kind in enumerate(kinds) if kind is not None), -1)
     names = [text_lines.make_column_name(cell) for cell in cells]
+    if cells[:2] == ["E", "#"]:  # spaCy's epoch and step (`training/loggers.py`)
+        kinds[:2], names[0] = [None, STEP], ""
+    at = next((index for index, kind in enumerate(kinds) if kind is not None), -1)
     if not any(text_lines.is_measure(name) for name in names) or (at > 0 and not wide):
         return None
     if at < 0 and not (wide and cells[0].lower() == "class" and len(cells) > 2):
         return None
-    return {"names": names, "at": at, "kind": kinds[at] if at >= 0 else EPOCH, "misses": 0}
+    table = {"names": names, "at": at, "kind": kinds[at] if at >= 0 else EPOCH, "misses": 0}
+    return table | {"words": 1} if any(" " in cell for cell in cells) and "|" not in text else table
 
 
 def parse_row(table: dict[str, Any], text: str, position: tuple[int, int] | None) -> Row | None:
     """Return the row of the table; None if the line is none. `position`: of the bar behind it, if there is one."""
-    cells, _ = split_cells(text)
+    cells, _ = split_cells(text, of_words="words" in table)
     names: Sequence[str] = table["names"]
     if len(cells) != len(names):
         return None
-    counters, values, units = [], {}, {}
+    values: dict[str, float | None] = {}
+    counters, units = [], {}
     for index, (name, cell) in enumerate(zip(names, cells, strict=True)):
         if index == table["at"]:
             place = text_lines.parse_position(cell)
@@ -89,6 +102,12 @@ def parse_row(table: dict[str, Any], text: str, position: tuple[int, int] | None
             if cell != "all":
                 return None
             continue
+        if cell.startswith("[") and (inner := _BRACKETS.match(cell)):
+            parts = inner[1].split(",")
+            if len(parts) > 1 and text_lines.is_measure_column(name):
+                _add_parts(values, name, parts)
+                continue
+            cell = inner[1].strip()
         found = text_lines.parse_cell(cell, name)
         if found is None:
             if cell and not text_lines.is_duration(cell):
@@ -100,6 +119,14 @@ def parse_row(table: dict[str, Any], text: str, position: tuple[int, int] | None
         counters.append((text_lines.BATCH, *position))
     template = " ".join(f"{name}={{{name}}}" for name in names)
     return Row(_make_key("table", names), counters, values, True, template, units) if values else None
+
+
+def _add_parts(values: dict[str, float | None], name: str, parts: Sequence[str]) -> None:
+    """Add the numbers of one cell: `train_loss_1`, `train_loss_2`, …"""
+    for number, part in enumerate(parts, 1):
+        found = text_lines.parse_cell(part.strip(), name)
+        if found is not None and len(values) < MAX_BLOCK_VALUES:
+            values[f"{name}_{number}"] = found[0]
 
 
 def add_to_block(block: dict[str, Any], text: str) -> bool:

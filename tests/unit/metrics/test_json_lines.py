@@ -108,3 +108,8 @@ def test_lines_that_start_with_a_brace_are_found_unless_too_long() -> None:
     text = b"{1}\nplain {0}\n {0}\n\n{2}\n" + long + b"\n" + exact + b"\n{3}\n"
     assert list(find_candidates(text)) == [b"{1}", b"{2}", exact, b"{3}"]
     assert list(find_candidates(b"")) == []
+
+
+def test_a_dictionary_that_counts_more_than_epochs_is_left_to_the_reader_of_patterns() -> None:
+    assert parse_line(b"{'epoch': 0, 'iter': 10, 'loss': 2.5}") is None
+    assert isinstance(parse_line(b"{'epoch': 0, 'loss': 2.5}"), Point)

@@ -189,3 +189,11 @@ def test_random_text_never_raises_and_keeps_the_state_small() -> None:
     for _ in range(300):
         learner.feed(b"".join(chance.choices(pieces, k=200)) + b"\n")
         assert len(json.dumps(learner.state)) <= MAX_STATE_BYTES
+
+
+def test_processes_that_print_out_of_order_do_not_add_steps() -> None:
+    places = [(epoch, batch) for epoch in (0, 1) for batch in (1, 2, 1, 3, 2, 4, 3, 4)]
+    log = b"".join(b"Epoch: [%d][%d/4] Loss %d.5\n" % (epoch, batch, batch) for epoch, batch in places)
+    steps = [one.step for one in Learner().feed(log)]
+    assert set(steps) >= {5, 6, 7, 8}
+    assert max(steps) == 8
