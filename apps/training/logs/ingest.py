@@ -24,7 +24,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zlib import crc32
@@ -43,6 +43,7 @@ from apps.training.states import TaskKind
 from fermi.diagnosis import Finding, Level, loss_anomalies, prompts
 from fermi.jobs.spec import RankProgress
 from fermi.metrics import json_lines, points
+from fermi.metrics.bars import find_bars
 from fermi.metrics.known_patterns import DeclaredPattern
 from fermi.metrics.parameters import ParameterValue
 from fermi.metrics.points import Point
@@ -50,6 +51,8 @@ from fermi.metrics.records import FoundCheckpoint, Media, Record, parse_record
 from fermi.metrics.sources import HiddenSeries, SourceMerger, find_loss
 from fermi.metrics.text_patterns import FoundPattern, Learner, TextPoint, carry_over
 from fermi.metrics.trainer_steps import TrainerPosition
+from fermi.metrics.training_end import TrainingEnd
+from fermi.metrics.training_length import UNKNOWN, TrainingLength, find_in_arguments, find_in_parameters
 from fermi.runner.record_frames import FRAME_START, find_partial_frame, iterate_frames, strip_frames
 
 log = logging.getLogger(__name__)
@@ -67,6 +70,10 @@ DENSE_MEDIA, MAX_MEDIA = 100, 2000
 MAX_HOLD_SECONDS = 15.0
 """Longest time, in seconds, that a Trainer's first line waits for a progress report of the probe; pods report every ten
 seconds."""
+BAR_SECONDS = 2.0
+"""Seconds between two positions of a bar without values that are stored."""
+MAX_UNIX_SECONDS = 250_000_000_000.0
+"""The end of a training that is later is not stored: a date has four digits for the year."""
 MAX_PATH_LENGTH, MAX_LAYOUT_LENGTH = 500, 20
 
 KNOWN_EVENTS: dict[str, tuple[str, ...]] = {
@@ -92,16 +99,38 @@ def drain_logs(task_id: str, attempt: int, trainer: TrainerPosition | None = Non
         pass
 
 
-def store_step_count(task_id: str, attempt: int, step: int, total: int = 0) -> None:
-    """Store how far an attempt is according to its optimizers or its script's Trainer, and of how many steps if that is
-    known (else 0), unless its rank 0 has printed a step."""
-    found: dict[str, Any] = {"step": step, "counted": True, **({"total": total} if total else {})}
-    rows = Task.objects.filter(Q(progress={}) | Q(progress__counted=True), pk=task_id, attempt=attempt)
+def store_step_count(task_id: str, attempt: int, step: int, total: int = 0, ends: float | None = None) -> None:
+    """Store how far an attempt is according to its optimizers, its script's Trainer or its bar, of how many steps if
+    that is known (else 0), and when it will end, in unix seconds, unless its rank 0 has printed a step."""
+    condition = Q(progress={}) | Q(progress__counted=True)
+    _update_progress(task_id, attempt, {"step": step, "counted": True}, total, ends, condition)
+
+
+def _update_progress(
+    task_id: str, attempt: int, found: dict[str, Any], total: int, ends: float | None, condition: Q
+) -> None:
+    """Update the progress of a task's attempt where the condition holds."""
+    rows = Task.objects.filter(condition, pk=task_id, attempt=attempt)
     with transaction.atomic():
         progress = rows.select_for_update().values_list("progress", flat=True).first()
-        if progress is not None and progress != {**progress, **found}:
-            rows.update(progress={**progress, **found})
+        if progress is None:
+            return
+        changed = _set_length({**progress, **found}, attempt, total, ends)
+        if changed != progress:
+            rows.update(progress=changed)
             wakeups.publish_change(task_id, "metric")
+
+
+def _set_length(progress: dict[str, Any], attempt: int, total: int, ends: float | None) -> dict[str, Any]:
+    """Write into a progress of how many steps the training is (0: not known), and when it ends. Return the progress."""
+    if total:
+        progress["total"] = total
+    elif progress.get("total", math.inf) < progress["step"]:
+        del progress["total"]
+    progress.pop("ends", None)
+    if ends is not None and ends < MAX_UNIX_SECONDS:
+        progress["ends"] = [attempt, round(ends)]
+    return progress
 
 
 @dataclass(slots=True)
@@ -133,6 +162,9 @@ class LogReader:
         self._project_id = task.project_id
         self.trainer: TrainerPosition | None = None
         self._held_since = math.inf  # when the first line came that waits for a report
+        self._end = TrainingEnd()
+        self._length = UNKNOWN  # as the arguments say
+        self._bar_stored = 0.0
 
     @property
     def waits(self) -> bool:
@@ -150,12 +182,33 @@ class LogReader:
         self.trainer = TrainerPosition.from_reports(pulses[rank].trainer for rank in sorted(pulses)) or self.trainer
         if counts and not any(pulse.trainer for pulse in pulses.values()):
             self._held_since = -math.inf  # lines of another program: no report will come
-        if not counts or self.has_printed_step:
+        if not counts:
             return
-        step, total = (self.trainer.step, self.trainer.total) if self.trainer else (max(counts), 0)
+        step, total, moment = max(counts), self._get_length().steps, time.time()
+        self._end.bars.compare(step)
+        if self.trainer:
+            step, total = self.trainer.step, self.trainer.total
+        elif (bar := self._end.bars.bar) and not total:
+            step, total = bar.position, bar.total
+        total = total if total >= step else 0
+        if self.has_printed_step:
+            if self.trainer:
+                self._store_position(step, total, moment)
+            return
         if 0 in self._tails:
             self._tails[0].state |= {"steps": step, "total": total}
-        store_step_count(self._task_id, self._attempt, step, total)
+        store_step_count(self._task_id, self._attempt, step, total, self._end.estimate(moment, step, total))
+
+    def _store_position(self, step: int, total: int, moment: float) -> None:
+        """Store that a Trainer or a bar is farther than the newest line for the platform, of as many steps."""
+        ends = self._end.estimate(moment, step, total)
+        of_these = Q(progress__total=total) | ~Q(progress__has_key="total")
+        ahead = Q(progress__step__lte=step) & ~Q(progress__has_key="counted")
+        _update_progress(self._task_id, self._attempt, {"step": step}, total, ends, of_these & ahead)
+
+    def _get_length(self) -> TrainingLength:
+        """Return of how many steps and epochs the training is, as arguments and parameters say."""
+        return self._tails[0].length if 0 in self._tails else self._length
 
     def read(self, ranks: Iterable[int] | None = None, *, to_the_end: bool = False) -> IngestResult:
         """Read the new bytes of `ranks` (by default all), at most CHUNK_BYTES of each, and store what they contain."""
@@ -171,7 +224,8 @@ class LogReader:
     def _pass(self, ranks: Iterable[int] | None, to_the_end: bool) -> IngestResult:
         self._tails = self._tails or self._load()
         lead = min((rank for rank, tail in self._tails.items() if tail.state.get("kinds")), default=0)
-        news, found = IngestResult(), _ParsedRows(self._task_id, self._attempt, self._cluster, self.trainer, lead)
+        news, moment = IngestResult(), time.time()
+        found = _ParsedRows(self._task_id, self._attempt, self._cluster, self.trainer, lead, self._end.get_position)
         for rank in self._tails if ranks is None else ranks:
             tail = self._tails[rank]
             chunk = self._backend.logs(self._handle, rank, tail.position, CHUNK_BYTES)
@@ -185,15 +239,41 @@ class LogReader:
             due = text if to_the_end else self._without_held(tail, text)
             if due is None:
                 continue
+            if rank == lead:
+                self._end.bars.see(find_bars(due), moment, self._get_total(tail))
             rows = found.add(tail, due, records, last=last)
             news.more |= not (chunk.end or tail.held)
             if rows or tail.position - tail.stored > MAX_UNSTORED_BYTES or (last and tail.position > tail.stored):
                 found.tails.append(tail)
         if to_the_end:  # of an ended attempt, which asks nothing any more
             found.prompts = []
+        if found.seconds_left is not None:
+            self._end.hear(found.seconds_left, moment)
+        if found.progress and not (news.more or to_the_end):
+            step, total = found.progress["step"], found.progress.get("total", 0)
+            _set_length(found.progress, self._attempt, total, self._end.estimate(moment, step, total))
         if found.tails:
             self._store(found)
+        if not found.progress and self._end.bars.time == moment and moment - self._bar_stored >= BAR_SECONDS:
+            self._store_bar(moment)
         return news
+
+    def _store_bar(self, moment: float) -> None:
+        """Store the position of a bar, in whose lines there are no values."""
+        bar = self._end.bars.bar
+        if not bar:
+            return
+        self._bar_stored = moment
+        if self.has_printed_step:
+            self._store_position(bar.position, bar.total, moment)
+        elif not self.trainer:
+            ends = self._end.estimate(moment, bar.position, bar.total)
+            store_step_count(self._task_id, self._attempt, bar.position, bar.total, ends)
+
+    def _get_total(self, tail: _LogTail) -> int | None:
+        """Return of how many steps the training is, as far as that is known without a bar."""
+        known = self.trainer.total if self.trainer else tail.length.steps or tail.state.get("progress", {}).get("total")
+        return known or None
 
     def _without_held(self, tail: _LogTail, text: bytes) -> bytes | None:
         """Return the whole lines before the first line of a Trainer whose position is not known yet; the rest is read
@@ -214,7 +294,11 @@ class LogReader:
     def _load(self) -> dict[int, _LogTail]:
         cursors = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt)
         declared = text_metrics.load_declared_patterns(self._project_id)
-        tails = {cursor.rank: _LogTail(cursor.rank, cursor.offset, cursor.state, declared) for cursor in cursors}
+        self._length = self._load_length()
+        tails = {
+            cursor.rank: _LogTail(cursor.rank, cursor.offset, cursor.state, declared, self._length)
+            for cursor in cursors
+        }
         new = [rank for rank in range(self._handle.world_size) if rank not in tails]
         before = self._load_states_before() if new else {}
         absent = {rank: _build_first_state(rank, before.get(rank, {})) for rank in new}
@@ -225,7 +309,12 @@ class LogReader:
             ],
             ignore_conflicts=True,
         )
-        return tails | {rank: _LogTail(rank, 0, state, declared) for rank, state in absent.items()}
+        return tails | {rank: _LogTail(rank, 0, state, declared, self._length) for rank, state in absent.items()}
+
+    def _load_length(self) -> TrainingLength:
+        """Return of how many steps and epochs the training is, as the arguments of its command say."""
+        entry = Task.objects.filter(pk=self._task_id).values_list("spec__entrypoint", flat=True).first() or {}
+        return find_in_arguments([*(entry.get("command") or ()), *(entry.get("args") or ())])
 
     def _load_states_before(self) -> dict[int, dict[str, Any]]:
         """Return the states of the cursors of the attempt before, by rank."""
@@ -344,11 +433,16 @@ class _LogTail:
     the Trainer's newest line; `losses`, the state of `fermi.diagnosis.loss_anomalies`; `sources`, that of
     `fermi.metrics.sources`; `text`, that of `fermi.metrics.text_patterns`; `media`, by kind and name: how many, and the
     step of the row that goes when the next one comes; `asked`, the last question that `input()` was called with;
-    `begun`, the beginning of a line that frames follow, as base64.
+    `begun`, the beginning of a line that frames follow, as base64; `length`, of how many steps, epochs and timesteps
+    the training is according to its parameters.
     """
 
-    def __init__(self, rank: int, offset: int, state: dict[str, Any], declared: Sequence[DeclaredPattern] = ()) -> None:
+    def __init__(
+        self, rank: int, offset: int, state: dict[str, Any], declared: Sequence[DeclaredPattern] = (),
+        length: TrainingLength = UNKNOWN,
+    ) -> None:  # fmt: skip
         self.rank, self._declared = rank, declared
+        self.length = length.merge(TrainingLength(*state.get("length", ())))
         self.stored = self.position = self.seen = offset
         self.held = False
         self.state = state
@@ -361,7 +455,16 @@ class _LogTail:
         """What is known of the lines that the rank prints for people."""
         if self._learner is None:
             self._learner = text_metrics.build_learner(self.state.setdefault("text", {}), self._declared)
+            self._learner.length = self.length
         return self._learner
+
+    def add_parameters(self, parameters: Mapping[str, ParameterValue]) -> None:
+        """Take what parameters say of the training's length."""
+        found = find_in_parameters(parameters)
+        if found != UNKNOWN:
+            known = TrainingLength(*self.state.get("length", ())).merge(found)
+            self.state["length"] = list(astuple(known))
+            self.length = self.learner.length = self.length.merge(found)
 
     @property
     def merger(self) -> SourceMerger:
@@ -423,12 +526,15 @@ class _ParsedRows:
     """Rows to store after one pass over an attempt."""
 
     def __init__(
-        self, task_id: str, attempt: int, cluster: Cluster, trainer: TrainerPosition | None, lead: int
-    ) -> None:
-        """`lead`: the lowest rank that reports points; lines for people may come from another one than rank 0."""
+        self, task_id: str, attempt: int, cluster: Cluster, trainer: TrainerPosition | None, lead: int,
+        get_position: Callable[[int], int],
+    ) -> None:  # fmt: skip
+        """`lead`: the lowest rank that reports points; lines for people may come from another one than rank 0.
+        `get_position`: returns the position of the bar that counts to so many steps."""
         self._cluster, self._task_id, self._trainer, self._lead = cluster, task_id, trainer, lead
         self._of = {"task_id": task_id, "attempt": attempt}
-        self._now = now()
+        self._now, self._get_position = now(), get_position
+        self.seconds_left: float | None = None
         self.points: list[MetricPoint] = []
         self.newest: dict[tuple[int, str], tuple[list[int], MetricPoint]] = {}  # by rank and kind of line
         self.replaced: list[int] = []
@@ -472,6 +578,7 @@ class _ParsedRows:
             self._add_found_checkpoint(tail, record.checkpoint, self._at(record.time))
         if record.parameters:
             self.parameters.append((tail.rank, record.source, record.parameters))
+            tail.add_parameters(record.parameters)
         if record.media:
             self._add_media(tail, record, record.media)
         if record.prompt:
@@ -538,15 +645,35 @@ class _ParsedRows:
 
     def _record_progress(self, tail: _LogTail, point: Point, step: int) -> None:
         self.progress = tail.state.setdefault("progress", {})
-        if point.step is not None and not point.is_plain_text:
-            self.progress["step"] = step
+        self.seconds_left = point.seconds_left
+        printed = "step" in self.progress and not self.progress.get("counted")
+        if point.step is not None and (printed or not point.is_plain_text):
+            total = self._find_total(tail, point, step)
+            self.progress["step"] = self._find_position(step, total)
             self.progress.pop("counted", None)
-            self.progress |= {"total": point.total} if point.total else {}
-        elif self.progress.get("counted", "step" not in self.progress):
+        elif not printed:
             self.progress |= {"step": tail.state.get("steps", step), "counted": True}
-            self.progress |= {"total": total} if (total := tail.state.get("total")) else {}
+            total = tail.state.get("total") or 0
+        else:
+            total = 0
+        if total:
+            self.progress["total"] = total
+        elif self.progress.get("total", math.inf) < self.progress["step"]:
+            del self.progress["total"]
         if name := find_loss(point.values):
             self.progress["loss"] = point.values[name]
+
+    def _find_total(self, tail: _LogTail, point: Point, step: int) -> int:
+        """Return of how many steps the training is that is at this step; 0: not known."""
+        if self._trainer and self._trainer.total >= step:
+            return self._trainer.total
+        known = tail.length.printed_steps
+        return max(point.total or 0, known if known >= step else 0)
+
+    def _find_position(self, step: int, total: int) -> int:
+        """Return how far the training is: a Trainer or a bar may be ahead of the newest line."""
+        trainer = self._trainer.step if self._trainer and self._trainer.total == total else 0
+        return max(step, trainer, self._get_position(total)) if total else step
 
     def remove_series(self, rank: int, series: HiddenSeries) -> None:
         """Remove the values of a series from the rows of a rank."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
@@ -26,6 +27,7 @@ from django.db.models.functions import Cast, JSONObject
 from apps.accounts import access
 from apps.accounts.access import AnyUser
 from apps.accounts.models import User
+from apps.common.clock import now
 from apps.common.encoding import encode_json
 from apps.common.errors import ApiError
 from apps.common.sql import CompiledQuery, Reader, list_columns, read_json
@@ -117,6 +119,7 @@ def serialize_brief(row: Mapping[str, Any], lang: str | None = None) -> dict[str
         "reason": task_presenter.explain_task(row, lang),
         "step": progress.get("step"),
         "totalSteps": progress.get("total") or _get_total_steps(row),
+        "estimatedEndAt": _get_estimated_end(row),
         "loss": progress.get("loss"),
         "lossNotFinite": "loss" in progress and progress["loss"] is None,
         "finding": task_presenter.serialize_worst_finding(row["worst"], lang) if state not in FINAL_STATES else None,
@@ -129,6 +132,15 @@ def _get_total_steps(row: Mapping[str, Any]) -> int | None:
     if told is None:
         return cast("int | None", row["total_steps"])
     return int(told) if str(told).isdecimal() else None
+
+
+def _get_estimated_end(row: Mapping[str, Any]) -> datetime | None:
+    """Return when the training is expected to end: of a running attempt, and unless that time has passed."""
+    attempt, ends = row["progress"].get("ends", (0, 0))
+    if row["state"] != TaskState.RUNNING or attempt != row["attempt"]:
+        return None
+    found = datetime.fromtimestamp(ends, UTC)
+    return found if found > now() else None
 
 
 _get_brief_values = itemgetter(*BRIEF_COLUMNS.values())

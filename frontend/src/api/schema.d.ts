@@ -6545,6 +6545,11 @@ export interface components {
             step: number | null;
             /** @description null: the script has not said */
             totalSteps: number | null;
+            /**
+             * Format: date-time
+             * @description when its last step is expected: as the script's progress bar says, else at the pace of the last steps; null: not running, or not known
+             */
+            estimatedEndAt: string | null;
             /** Format: double */
             loss: number | null;
             /** @description the newest loss is NaN or infinite; `loss` is null */
@@ -6817,6 +6822,11 @@ export interface components {
             step: number | null;
             /** @description null: the script has not said */
             totalSteps: number | null;
+            /**
+             * Format: date-time
+             * @description when its last step is expected: as the script's progress bar says, else at the pace of the last steps; null: not running, or not known
+             */
+            estimatedEndAt: string | null;
             /** Format: double */
             loss: number | null;
             /** @description the newest loss is NaN or infinite; `loss` is null */

@@ -169,7 +169,7 @@ export class TaskStreamOptions {
   }
 }
 
-const PROGRESS: readonly string[] = ["step", "loss"];
+const PROGRESS: readonly string[] = ["step", "totalSteps", "estimatedEndAt", "loss"];
 
 /** Returns whether a status tells more than a new step. One without changes means that the state of ranks changed. */
 function hasOtherChanges(known: Task | undefined, status: Partial<Task>): boolean {

@@ -177,6 +177,7 @@ export const en: Translation = {
     scale: "Scale",
 
     progress: "Step",
+    left: "about {{time}} left",
     loss: "Loss",
     owner: "Owner",
     created: "Created",
@@ -420,7 +421,8 @@ export const en: Translation = {
     throughput: "Throughput",
     tokensPerSecond: "{{value}} tokens/s",
     elapsed: "Elapsed",
-    remaining: "Remaining",
+    remaining: "Time left (estimated)",
+    estimatedEnd: "Estimate: ends at {{time}}",
     progress: "Training progress",
     ranks: "Ranks",
     ranksHint: "One cell per process. Select a cell for details.",

@@ -164,6 +164,7 @@ export const zh = {
     scale: "规模",
 
     progress: "步数",
+    left: "预计还需 {{time}}",
     loss: "损失",
     owner: "创建者",
     created: "创建",
@@ -403,6 +404,7 @@ export const zh = {
     tokensPerSecond: "{{value}} token/秒",
     elapsed: "用时",
     remaining: "预计剩余",
+    estimatedEnd: "估计：{{time}} 结束",
     progress: "训练进度",
     ranks: "进程",
     ranksHint: "每格一个进程；选中一格查看它的全部信息。",

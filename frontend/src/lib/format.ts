@@ -23,6 +23,13 @@ export function formatDuration(t: TFunction, seconds: number): string {
     .join(t("unit.joiner"));
 }
 
+/** Returns the time until an estimated end, in whole minutes; undefined if there is none, or it has passed. */
+export function formatTimeLeft(t: TFunction, end: string | null, now: number): string | undefined {
+  const seconds = end === null ? 0 : (new Date(end).getTime() - now) / 1000;
+  if (!(seconds > 0)) return undefined;
+  return formatDuration(t, seconds < MINUTE ? Math.ceil(seconds) : Math.round(seconds / MINUTE) * MINUTE);
+}
+
 /** Formats GPU time in a readable unit: 12.5 GPU-hours, 7 GPU-minutes, 35 GPU-seconds. */
 export function formatGpuTime(t: TFunction, hours: number): string {
   const seconds = hours * HOUR;

@@ -178,6 +178,7 @@ export const task: Task = {
   drillId: null,
   elastic: null,
   totalSteps: 100,
+  estimatedEndAt: null,
 };
 
 export const dataset: Dataset = {

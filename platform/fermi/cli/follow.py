@@ -13,6 +13,7 @@ from fermi.cli.error_handler import EXIT_TRAINING_FAILED
 from fermi.cli.options import Session
 from fermi.cli.task_detail import get_loss, render_task
 from fermi.cli.texts import _
+from fermi.cli.times import format_time_left
 from fermi.client import FermiError
 from fermi.client.types import TaskDetail
 
@@ -44,7 +45,7 @@ def follow_to_end(session: Session, task_id: str, *, live: bool) -> int:
 
 @dataclass
 class TaskProgress:
-    """What the stream has reported so far. `restarts`: attempts after the first."""
+    """What the stream has reported so far. `restarts`: attempts after the first; `ends`: when the end is expected."""
 
     status: str
     step: int | None
@@ -52,19 +53,22 @@ class TaskProgress:
     loss: float | None
     speed: float | None = None
     restarts: int = 0
+    ends: str | None = None
 
     @classmethod
     def from_task(cls, task: TaskDetail) -> "TaskProgress":
         """Return the progress of a task."""
         restarts = max(task["attempt"] - 1, 0)
-        return cls(task["status"], task["step"], task["totalSteps"], get_loss(task), None, restarts)
+        return cls(
+            task["status"], task["step"], task["totalSteps"], get_loss(task), None, restarts, task.get("estimatedEndAt")
+        )
 
     def hear(self, kind: str, data: Any) -> None:
         """Update it by an event of the stream."""
         if kind == "status":
             self.status, self.step, self.total = data["status"], data["step"], data["totalSteps"]
             self.loss = get_loss(data)
-            self.restarts = max(data["attempt"] - 1, 0)
+            self.restarts, self.ends = max(data["attempt"] - 1, 0), data.get("estimatedEndAt")
         elif kind == "metric":
             speeds = [point["values"]["tokens_per_s"] for point in data["items"] if "tokens_per_s" in point["values"]]
             self.speed = next(filter(None, reversed(speeds)), self.speed)
@@ -73,6 +77,8 @@ class TaskProgress:
         parts = [self.status]
         if self.step is not None:
             parts.append(f"{self.step}/{self.total or '?'}")
+        if left := format_time_left(self.ends):
+            parts.append(_("ABOUT_TIME_LEFT", time=left))
         if self.loss is not None:
             parts.append("loss NaN" if math.isnan(self.loss) else f"loss {self.loss:.4f}")
         if self.speed is not None:
@@ -137,7 +143,7 @@ class ProgressLines:
 
 @contextmanager
 def _open_progress_bar(name: str) -> Iterator[ProgressDisplay]:
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
 
     columns = (
@@ -145,7 +151,6 @@ def _open_progress_bar(name: str) -> Iterator[ProgressDisplay]:
         BarColumn(),
         TextColumn("{task.fields[numbers]}", markup=False),
         TimeElapsedColumn(),
-        TimeRemainingColumn(),
     )
     with Bars(*columns, console=output.make_console(err=True)) as bars:
         bar = bars.add_task("", total=None, name=output.escape_controls(name), numbers="")

@@ -11,7 +11,7 @@ from rich.text import Text
 from fermi.cli import output
 from fermi.cli.options import Session
 from fermi.cli.texts import _
-from fermi.cli.times import format_elapsed, format_time
+from fermi.cli.times import format_elapsed, format_time, format_time_left
 from fermi.client import FermiError
 from fermi.client.types import TaskDetail, TaskQueue
 
@@ -34,6 +34,7 @@ def render_task(task: TaskDetail, queue: TaskQueue | None = None) -> Iterator[Re
             (_("NODES"), _format_node_count(task)),
             (_("PROCESSES"), task["worldSize"]),
             (_("STEP"), None if step is None else f"{step}/{task['totalSteps'] or '?'}"),
+            (_("TIME_LEFT_ESTIMATED"), format_time_left(task.get("estimatedEndAt"))),
             (_("LOSS"), get_loss(task)),
             *describe_step(task),
             (_("ATTEMPT"), f"{task['attempt']} ({_('RESTARTS_AT_MOST', n=task['maxRestarts'])})"),

@@ -53,6 +53,16 @@ def format_elapsed(begin: str | None, end: str | None, now: datetime | None = No
     return format_duration(((parse_iso(end) if end else now or datetime.now(UTC)) - parse_iso(begin)).total_seconds())
 
 
+def format_time_left(end: str | None, now: datetime | None = None) -> str | None:
+    """Return the time until an end that is expected, rounded to what an estimate can say; None if there is none."""
+    if not end:
+        return None
+    seconds = (parse_iso(end) - (now or datetime.now(UTC))).total_seconds()
+    if seconds <= 0:
+        return None
+    return format_duration(seconds if seconds < 60 else round(seconds / 60) * 60)
+
+
 def format_duration(seconds: float) -> str:
     """Return a duration by its two largest units: 42s, 3m 5s, 2h 10m, 5d 3h."""
     whole = max(int(seconds), 0)

@@ -4436,6 +4436,10 @@ class TaskBrief(TypedDict):
     """
     null: the script has not said
     """
+    estimatedEndAt: str | None
+    """
+    when its last step is expected: as the script's progress bar says, else at the pace of the last steps; null: not running, or not known
+    """
     loss: float | None
     lossNotFinite: bool
     """
@@ -5386,6 +5390,10 @@ class TaskDetail(TypedDict):
     totalSteps: int | None
     """
     null: the script has not said
+    """
+    estimatedEndAt: str | None
+    """
+    when its last step is expected: as the script's progress bar says, else at the pace of the last steps; null: not running, or not known
     """
     loss: float | None
     lossNotFinite: bool

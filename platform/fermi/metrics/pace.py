@@ -1,5 +1,6 @@
 """How long a training still takes at the pace of its last steps. Pure."""
 
+import math
 from collections import deque
 
 SPACING_SECONDS = 5.0
@@ -18,11 +19,11 @@ class Pace:
 
     def add(self, time: float, step: int) -> None:
         """Add a position. One before the last begins anew: another attempt, or another counter."""
-        if self._positions and (step < self._positions[-1][1] or time < self._positions[-1][0]):
+        last, reached = self._positions[-1] if self._positions else (-math.inf, -1)
+        if step < reached or time < last:
             self._positions.clear()
-        if not self._positions:
-            self._positions.append((time, step))
-        elif step > self._positions[-1][1] and time - self._positions[-1][0] >= SPACING_SECONDS:
+            last = -math.inf
+        if step != reached and time - last >= SPACING_SECONDS:
             self._positions.append((time, step))
 
     def estimate_seconds_left(self, time: float, step: int, total: int) -> float | None:

@@ -17,8 +17,8 @@ CALL_PRIORITY = 3
 class Point:
     """Numbers at a step. `step` None: the source has none. Values that were not finite are None. `is_plain_text`:
     parsed from a line for people, whose numbers may begin at 0: where optimizer steps are counted, these are used for
-    progress. `pattern`: the key of the lines' pattern (`text_patterns`), with `total`, of how many steps, and
-    `seconds_left`, where lines say that."""
+    progress. `pattern`: the key of the lines' pattern (`text_patterns`), with `total`, of how many steps the training
+    is, and its `seconds_left`, where lines say that."""
 
     step: int | None
     values: Mapping[str, float | None]

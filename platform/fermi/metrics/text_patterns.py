@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from fermi.metrics import json_lines, text_lines, text_tables
 from fermi.metrics.text_lines import BATCH, EPISODE, EPOCH, ITERATION, POSITION, STEP
-from fermi.metrics.training_length import TrainingLength
+from fermi.metrics.training_length import UNKNOWN, TrainingLength
 
 MIN_REPEATS = 3
 MAX_STATE_BYTES = 8 << 10
@@ -116,7 +116,7 @@ class Learner:
     plain: Expression = _PLAIN
     rows: Expression = _PLAIN_ROWS
     found: list[FoundPattern] = field(default_factory=list)
-    length: TrainingLength = TrainingLength()
+    length: TrainingLength = UNKNOWN
     _points: list[TextPoint] = field(default_factory=list)
 
     def feed(self, text: bytes) -> list[TextPoint]:
@@ -531,7 +531,7 @@ def _count_steps(
 ) -> int | None:
     """Return of how many steps the training is, if the lines, or they and what is known from elsewhere, say that."""
     if not total:
-        return {STEP: length.steps, ITERATION: length.steps, EPOCH: length.epochs}.get(kind) or None
+        return {STEP: length.printed_steps, ITERATION: length.steps, EPOCH: length.epochs}.get(kind) or None
     within = kind in (BATCH, POSITION) if "w" not in tracker else bool(tracker["w"])
     if tracker.get("z") is None or not within or epoch is None:
         if kind not in (BATCH, POSITION) or length.steps == total:

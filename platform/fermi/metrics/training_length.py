@@ -14,30 +14,42 @@ STEP_NAMES = frozenset(
     (
         "max_steps", "max_iters", "max_iter", "max_iterations", "max_train_steps", "max_train_iters", "num_train_steps",
         "num_training_steps", "num_train_iterations", "num_iterations", "train_steps", "train_iters", "training_steps",
-        "total_steps", "total_iters", "total_iterations", "total_timesteps", "max_update", "max_updates",
+        "total_steps", "total_iters", "total_iterations", "max_update", "max_updates",
     )
 )  # fmt: skip
+TIMESTEP_NAMES = frozenset(("total_timesteps", "max_timesteps"))
+"""Steps of an environment in reinforcement learning, which are not those of an optimizer."""
 EPOCH_NAMES = frozenset(("epochs", "num_epochs", "max_epochs", "max_epoch", "n_epochs", "num_train_epochs"))
 _OPTION = re.compile(r"(?:--?|\+{1,2})?([A-Za-z][\w.-]{0,80})(?:=(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingLength:
-    """Of how many `steps` and `epochs` a training is; 0: not known."""
+    """Of how many `steps` and `epochs` a training is; 0: not known. `timesteps`: of an environment."""
 
     steps: int = 0
     epochs: int = 0
+    timesteps: int = 0
+
+    @property
+    def printed_steps(self) -> int:
+        """Of how many steps a counter is that the script prints or logs."""
+        return self.steps or self.timesteps
 
     def merge(self, other: "TrainingLength") -> "TrainingLength":
         """Return this length; what it does not know, as the other one says."""
-        return TrainingLength(self.steps or other.steps, self.epochs or other.epochs)
+        return TrainingLength(self.steps or other.steps, self.epochs or other.epochs, self.timesteps or other.timesteps)
+
+
+UNKNOWN = TrainingLength()
 
 
 def find_in_arguments(words: Iterable[str]) -> TrainingLength:
-    """Return what the words of a command line say: `--max_steps 200`, `--epochs=3`, `trainer.max_epochs=3`."""
+    """Return what the words of a command line say: `--max_steps 200`, `--epochs=3`, `trainer.max_epochs=3`. A word may
+    be a command line itself, as after `bash -c`."""
     found: dict[str, str] = {}
     name = ""
-    for word in words:
+    for word in (piece for whole in words for piece in (whole.split() if " " in whole else [whole])):
         option = _OPTION.fullmatch(word)
         if name and not (option and word.startswith("-")):
             found[name] = word
@@ -52,14 +64,14 @@ def find_in_arguments(words: Iterable[str]) -> TrainingLength:
 def find_in_parameters(parameters: Mapping[str, object]) -> TrainingLength:
     """Return what parameters say, by names such as `max_steps`, `trainer.max_iters` and `num-epochs`. Of several that
     differ none counts."""
-    steps, epochs = set[int](), set[int]()
+    kinds = (STEP_NAMES, EPOCH_NAMES, TIMESTEP_NAMES)
+    counts: tuple[set[int], ...] = (set(), set(), set())
     for name, value in parameters.items():
         last = name.rpartition(".")[2].replace("-", "_").lower()
-        if last in STEP_NAMES and (count := _parse_count(value)):
-            steps.add(count)
-        elif last in EPOCH_NAMES and (count := _parse_count(value)):
-            epochs.add(count)
-    return TrainingLength(*(next(iter(one)) if len(one) == 1 else 0 for one in (steps, epochs)))
+        for names, found in zip(kinds, counts, strict=True):
+            if last in names and (count := _parse_count(value)):
+                found.add(count)
+    return TrainingLength(*(next(iter(found)) if len(found) == 1 else 0 for found in counts))
 
 
 def _parse_count(value: object) -> int:

@@ -112,7 +112,7 @@ function Tasks({ tasks, all }: { tasks: TaskBrief[] | undefined; all: string }) 
                 {t("counted.gpus", { count: task.totalGpus })}
               </span>
               <span className="text-right text-xs tabular-nums sm:w-36">
-                <StepCell task={task} />
+                <StepCell task={task} now={now} />
               </span>
             </li>
           ))}

@@ -3,7 +3,6 @@ import { metric } from "@/test/fixtures";
 import {
   alignSeries,
   buildSeries,
-  estimateSecondsLeft,
   findLossName,
   groupSources,
   isValidationLoss,
@@ -90,13 +89,6 @@ test("lines with different steps share one axis", () => {
     [1, 4],
     [5, null],
   ]);
-});
-
-test("the time left follows the pace of the running attempt", () => {
-  const metrics = [metric(1, 90, 5), metric(2, 10, 5, { attempt: 2 }), metric(3, 20, 4, { attempt: 2 })];
-  expect(estimateSecondsLeft(metrics, 100)).toBe(80);
-  expect(estimateSecondsLeft(metrics.slice(0, 1), 100)).toBeUndefined();
-  expect(estimateSecondsLeft(metrics, null)).toBeUndefined();
 });
 
 test("every metric that was reported can be chosen", () => {

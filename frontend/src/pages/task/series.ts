@@ -123,18 +123,3 @@ export function alignSeries(lines: Points[], more: number[] = []): [number[], ..
   const steps = [...new Set([...more, ...lines.flatMap((line) => [...line.keys()])])].sort((a, b) => a - b);
   return [steps, ...lines.map((line) => steps.map((step) => line.get(step) ?? null))];
 }
-
-const PACE_POINTS = 50;
-
-/** Returns the seconds left at the pace of the attempt's last points; undefined while there is no pace. */
-export function estimateSecondsLeft(metrics: Metric[], totalSteps: number | null): number | undefined {
-  const last = metrics.at(-1);
-  if (!last || totalSteps == null) return undefined;
-  const recent = metrics
-    .slice(-PACE_POINTS)
-    .filter((metric) => metric.attempt === last.attempt && metric.rank === last.rank);
-  const first = recent[0];
-  if (!first || last.step <= first.step) return undefined;
-  const perStep = (new Date(last.at).getTime() - new Date(first.at).getTime()) / (last.step - first.step) / 1000;
-  return Math.max(0, totalSteps - last.step) * perStep;
-}

@@ -2,11 +2,18 @@ import { type ReactNode, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import { isFinished } from "@/api/tasks";
 import type { Metric, Task } from "@/api/types";
-import { formatDuration, formatNumber, formatInteger, getSecondsBetween } from "@/lib/format";
+import {
+  formatDateTime,
+  formatDuration,
+  formatInteger,
+  formatNumber,
+  formatTimeLeft,
+  getSecondsBetween,
+} from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { Card } from "@/ui/card";
 import { ProgressBar } from "@/ui/progress-bar";
-import { buildSeries, estimateSecondsLeft, findLossName, listMetricNames } from "./series";
+import { buildSeries, findLossName, listMetricNames } from "./series";
 
 function getNewestPoint(metrics: Metric[], name: string): number | undefined {
   return metrics.findLast((metric) => metric.values[name] != null)?.values[name] ?? undefined;
@@ -26,7 +33,7 @@ export function TaskProgress({ task, metrics }: { task: Task; metrics: Metric[] 
       ? "NaN"
       : undefined;
   const throughput = getNewestPoint(metrics, "tokens_per_s");
-  const left = task.status === "running" ? estimateSecondsLeft(metrics, task.totalSteps) : undefined;
+  const left = over ? undefined : formatTimeLeft(t, task.estimatedEndAt, now);
   const share = task.totalSteps ? Math.min(1, step / task.totalSteps) : undefined;
   return (
     <Card>
@@ -44,7 +51,11 @@ export function TaskProgress({ task, metrics }: { task: Task; metrics: Metric[] 
         <Figure label={t("task.elapsed")}>
           {task.startedAt ? formatDuration(t, getSecondsBetween(task.startedAt, task.endedAt ?? now)) : "–"}
         </Figure>
-        {left !== undefined && <Figure label={t("task.remaining")}>{formatDuration(t, left)}</Figure>}
+        {left !== undefined && task.estimatedEndAt && (
+          <Figure label={t("task.remaining")}>
+            <span title={t("task.estimatedEnd", { time: formatDateTime(task.estimatedEndAt) })}>{left}</span>
+          </Figure>
+        )}
       </dl>
       {share !== undefined && (
         <div className="mt-4">

@@ -187,6 +187,14 @@ test("what the stream brings appears: points, state, log lines", async () => {
   expect(screen.getByRole("progressbar").getAttribute("aria-valuenow")).toBe("42");
 });
 
+test("the time left is shown as an estimate, in whole minutes", async () => {
+  const estimatedEndAt = new Date(Date.now() + 7_203_000).toISOString();
+  platformHandlers.use(http.get(apiUrl("/training-tasks/task-1"), () => respondWith({ ...task, estimatedEndAt })));
+  renderAt("/training/task-1");
+  expect((await screen.findByText("预计剩余")).nextSibling?.textContent).toBe("2小时");
+  expect(screen.getByText("2小时").title).toContain("估计");
+});
+
 test("choosing a rank reads its log, and the stream follows", async () => {
   renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("button", { name: /rank 1/ }));

@@ -1,6 +1,7 @@
 import { TriangleAlert } from "lucide-react";
 import type { TFunction } from "i18next";
 import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
 import { isFinished } from "@/api/tasks";
 import type { TaskBrief } from "@/api/types";
 import { cx } from "@/lib/cx";
@@ -8,9 +9,10 @@ import {
   formatAge,
   formatDateTime,
   formatDuration,
-  formatNumber,
   formatInteger,
+  formatNumber,
   formatTaskScale,
+  formatTimeLeft,
   getSecondsBetween,
 } from "@/lib/format";
 import { ProgressBar } from "@/ui/progress-bar";
@@ -57,7 +59,7 @@ export function taskColumns(t: TFunction): TaskColumn[] {
       label: t("tasks.progress"),
       order: "-step",
       className: `${MEDIUM_COLUMN} text-right tabular-nums whitespace-nowrap`,
-      cell: ({ task }) => <StepCell task={task} />,
+      cell: ({ task, now }) => <StepCell task={task} now={now} />,
     },
     {
       id: "loss",
@@ -99,9 +101,11 @@ export function formatElapsed(t: TFunction, task: TaskBrief, now: number): strin
   return formatDuration(t, getSecondsBetween(task.startedAt, isFinished(task) ? (task.endedAt ?? now) : now));
 }
 
-/** The current and the total step. */
-export function StepCell({ task }: { task: TaskBrief }) {
-  const { step, totalSteps, taskName } = task;
+/** The current and the total step, and the estimated time left. */
+export function StepCell({ task, now }: { task: TaskBrief; now: number }) {
+  const { t } = useTranslation();
+  const { step, totalSteps, taskName, estimatedEndAt } = task;
+  const left = formatTimeLeft(t, estimatedEndAt, now);
   if (step == null) return "–";
   return (
     <>
@@ -114,6 +118,14 @@ export function StepCell({ task }: { task: TaskBrief }) {
           </div>
         </>
       ) : null}
+      {left !== undefined && estimatedEndAt && (
+        <div
+          title={t("task.estimatedEnd", { time: formatDateTime(estimatedEndAt) })}
+          className="text-xs whitespace-nowrap text-muted in-data-dense:hidden"
+        >
+          {t("tasks.left", { time: left })}
+        </div>
+      )}
     </>
   );
 }

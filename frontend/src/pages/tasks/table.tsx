@@ -93,7 +93,7 @@ function Name({ shown }: { shown: TaskRowData }) {
         {task.step != null && (
           <div className="tabular-nums">
             <span className="text-muted">{t("tasks.progress")} </span>
-            <StepCell task={task} />
+            <StepCell task={task} now={now} />
           </div>
         )}
         <p className="text-muted tabular-nums">{facts.filter(Boolean).join(" · ")}</p>

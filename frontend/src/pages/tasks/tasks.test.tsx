@@ -138,7 +138,7 @@ test("a task that waits says where it stands in the queue, and one that runs how
   platformHandlers.use(
     http.get(apiUrl("/training-tasks"), () =>
       respondWithList(
-        { ...task, step: 250, totalSteps: 1000 },
+        { ...task, step: 250, totalSteps: 1000, estimatedEndAt: new Date(Date.now() + 7.2 * 60_000).toISOString() },
         { ...task, taskId: "task-2", taskName: "second", status: "queued", step: null },
       ),
     ),
@@ -149,6 +149,7 @@ test("a task that waits says where it stands in the queue, and one that runs how
   await within(waiting).findAllByText("队列第 7 位");
   const [bar] = screen.getAllByRole("progressbar", { name: "first-task" });
   expect(bar?.getAttribute("aria-valuenow")).toBe("25");
+  expect(screen.getAllByText("预计还需 7分").length).toBeGreaterThan(0);
 });
 
 test("compact rows are remembered", async () => {

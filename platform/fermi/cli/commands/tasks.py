@@ -13,7 +13,7 @@ from fermi.cli import output, rank_progress
 from fermi.cli.options import Session, add_follow_options, command
 from fermi.cli.task_detail import format_task_status, get_loss, print_resume_point, render_task
 from fermi.cli.texts import _
-from fermi.cli.times import format_age
+from fermi.cli.times import format_age, format_time_left
 from fermi.client import NotFoundError
 from fermi.client.types import RankPulse, TaskQueue
 
@@ -58,7 +58,8 @@ def _render_tasks(items: list[Any]) -> Iterator[RenderableType]:
             task.get("priorityClass"),  # an older platform has none
             task["framework"],
             f"{task['nodeCount']}/{task['worldSize']}",
-            task["step"],
+            _format_step(task),
+            format_time_left(task.get("estimatedEndAt")),
             get_loss(task),
             task["attempt"] or None,
             task["owner"],
@@ -67,7 +68,13 @@ def _render_tasks(items: list[Any]) -> Iterator[RenderableType]:
         for task in items
     ]
     headers = ["ID", _("NAME"), _("STATUS"), _("PRIORITY_CLASS"), _("FRAMEWORK"), _("NODES_AND_RANKS"), _("STEP")]
-    yield output.make_table([*headers, _("LOSS"), _("ATTEMPT"), _("OWNER"), _("CREATED")], rows)
+    yield output.make_table([*headers, _("LEFT_ESTIMATED"), _("LOSS"), _("ATTEMPT"), _("OWNER"), _("CREATED")], rows)
+
+
+def _format_step(task: Any) -> str | None:
+    if task["step"] is None:
+        return None
+    return f"{task['step']}/{task['totalSteps']}" if task["totalSteps"] else str(task["step"])
 
 
 @command("get", _("MORE_GET"))
