@@ -1,7 +1,7 @@
 // What the console says when the platform does not answer: frozen, gone, and back.
 import assert from "node:assert/strict";
 import { shoot, violations } from "./browser.js";
-import { defineSuite } from "./suite.js";
+import { createTask, defineSuite } from "./suite.js";
 
 const OWN = !process.env.FERMI_E2E_URL; // another's platform is not frozen
 let fermi, page;
@@ -41,20 +41,7 @@ test("an idle page shows that the platform is unreachable, and recovers", async 
 
 test("a task page is not shown as live without updates", async () => {
   if (!OWN) return;
-  const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
-    method: "POST",
-    headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
-    body: JSON.stringify({
-      taskName: "frozen",
-      datasetId: "dataset-001",
-      datasetVersionId: "version-001",
-      modelId: "model-001",
-      environmentIds: ["env-001"],
-      hyperparameters: { totalSteps: 1_000_000 },
-    }),
-  });
-  const { data } = await answer.json();
-  await open(`/training/${data.taskId}`);
+  await open(`/training/${await createTask(fermi, "frozen", { hyperparameters: { totalSteps: 1_000_000 } })}`);
   const live = page.getByText("实时", { exact: true });
   await live.waitFor();
   await whileFrozen(async () => {

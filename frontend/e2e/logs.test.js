@@ -1,7 +1,7 @@
 // Logs of a real task: found by expression, level and time, side by side, and the first error.
 import assert from "node:assert/strict";
 import { looksRight as looks } from "./browser.js";
-import { defineSuite } from "./suite.js";
+import { defineSuite, runScript } from "./suite.js";
 import { eventually as poll } from "./polling.js";
 
 const WAIT_MS = 60_000;
@@ -34,24 +34,7 @@ let fermi, page, address;
 const { test } = defineSuite({
   waitMs: WAIT_MS,
   prepare: async (fermi) => {
-    const script = fermi.write("talks.py", SCRIPT);
-    const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
-      method: "POST",
-      headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
-      body: JSON.stringify({
-        taskName: "e2e-logs",
-        datasetId: "dataset-001",
-        datasetVersionId: "version-001",
-        modelId: "model-001",
-        launchMode: "existing",
-        environmentIds: ["env-001"],
-        entrypoint: { script, args: [] },
-        onHang: "report",
-      }),
-    });
-    const { data, message } = await answer.json();
-    assert.ok(answer.ok, message);
-    address = `${fermi.url}/training/${data.taskId}`;
+    address = await runScript(fermi, "e2e-logs", SCRIPT);
   },
   use: (given) => ({ fermi, page } = given),
 });

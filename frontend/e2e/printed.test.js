@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { looksRight as looks } from "./browser.js";
 import { eventually as poll } from "./polling.js";
-import { defineSuite } from "./suite.js";
+import { defineSuite, runScript } from "./suite.js";
 
 const WAIT_MS = 20_000;
 const SIGNAL = "finish";
@@ -34,24 +34,7 @@ let fermi, page, address;
 const { test } = defineSuite({
   waitMs: WAIT_MS,
   prepare: async (fermi) => {
-    const script = fermi.write("prints.py", SCRIPT);
-    const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
-      method: "POST",
-      headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
-      body: JSON.stringify({
-        taskName: "e2e-printed",
-        datasetId: "dataset-001",
-        datasetVersionId: "version-001",
-        modelId: "model-001",
-        launchMode: "existing",
-        environmentIds: ["env-001"],
-        entrypoint: { script, args: [] },
-        onHang: "report",
-      }),
-    });
-    const { data, message } = await answer.json();
-    assert.ok(answer.ok, message);
-    address = `${fermi.url}/training/${data.taskId}`;
+    address = await runScript(fermi, "e2e-printed", SCRIPT);
   },
   use: (given) => ({ fermi, page } = given),
 });

@@ -1,7 +1,7 @@
 // The heat map of a real task of 14 ranks: what they use, the inspector in sight, and how each of them ended.
 import assert from "node:assert/strict";
 import { looksRight as looks } from "./browser.js";
-import { defineSuite } from "./suite.js";
+import { createTask, defineSuite } from "./suite.js";
 import { eventually as poll } from "./polling.js";
 
 const WAIT_MS = 120_000;
@@ -25,26 +25,13 @@ const cells = (name) => page.getByRole("button", { name });
 const inspector = () => page.getByRole("region", { name: "所选的 rank" });
 const insight = () => inspector().innerText();
 
-async function submit(script) {
-  const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
-    method: "POST",
-    headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
-    body: JSON.stringify({
-      taskName: "e2e-ranks",
-      datasetId: "dataset-001",
-      datasetVersionId: "version-001",
-      modelId: "model-001",
-      launchMode: "existing",
-      environmentIds: ["env-002", "env-003", "env-005"],
-      distributedConfig: { masterNode: "env-002", framework: "pytorch-ddp" },
-      entrypoint: { script, args: [] },
-      maxRestarts: 0,
-    }),
+const submit = (script) =>
+  createTask(fermi, "e2e-ranks", {
+    environmentIds: ["env-002", "env-003", "env-005"],
+    distributedConfig: { masterNode: "env-002", framework: "pytorch-ddp" },
+    entrypoint: { script, args: [] },
+    maxRestarts: 0,
   });
-  const { data, message } = await answer.json();
-  assert.ok(answer.ok, JSON.stringify({ message, data }));
-  return data.taskId;
-}
 
 let made = 0;
 let running, failed;

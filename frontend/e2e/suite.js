@@ -56,6 +56,33 @@ export function defineSuite({ options, prepare, use, waitMs = 60_000, allowed })
   return { test: define, journey: (name, steps) => define(name, (context) => runSteps(context, steps)) };
 }
 
+/** Creates a task of one node, with other fields of the request where they are given, and returns its id. */
+export async function createTask(fermi, taskName, fields) {
+  const answer = await fetch(`${fermi.url}/api/v1/training-tasks`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
+    body: JSON.stringify({
+      taskName,
+      datasetId: "dataset-001",
+      datasetVersionId: "version-001",
+      modelId: "model-001",
+      launchMode: "existing",
+      environmentIds: ["env-001"],
+      ...fields,
+    }),
+  });
+  const { data, message } = await answer.json();
+  assert.ok(answer.ok, JSON.stringify({ message, data }));
+  return data.taskId;
+}
+
+/** Creates a task that runs a script with this text, and returns the address of its page. */
+export async function runScript(fermi, taskName, text) {
+  const script = fermi.write(`${taskName}.py`, text);
+  const id = await createTask(fermi, taskName, { entrypoint: { script, args: [] }, onHang: "report" });
+  return `${fermi.url}/training/${id}`;
+}
+
 /** A step of a journey. */
 export const step = (name, body) => [name, body];
 
