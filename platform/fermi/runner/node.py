@@ -317,6 +317,12 @@ class Node:
 
     def confine(self) -> None:
         """Create the sandbox if the spec has one; otherwise the runner may have been sent without that module."""
+        if node_cache := self.spec["env"].get(caches.NODE_CACHE_VARIABLE):
+            try:
+                caches.make_node_cache(node_cache)
+            except OSError as error:
+                del self.spec["env"][caches.NODE_CACHE_VARIABLE]
+                self.write_to_log(f"fermi: compiled kernels are not kept on this node: {error.filename}: {error.strerror}")
         if order := self.spec.get("confine"):
             from fermi.runner.sandbox import Sandbox
 
@@ -329,12 +335,11 @@ class Node:
     def log_gaps(self, gaps: list[str]) -> None:
         """Write to the log of the first rank what this machine cannot protect from the ranks."""
         if gaps:
-            text = f"fermi: this machine cannot keep ranks from all that is not theirs: {'; '.join(gaps)}"
-            print(text, file=sys.stderr, flush=True)
-            self.write_to_log(text)
+            self.write_to_log(f"fermi: this machine cannot keep ranks from all that is not theirs: {'; '.join(gaps)}")
 
     def write_to_log(self, line: str) -> None:
-        """Write a line to the log of the first rank."""
+        """Write a line to the log of the first rank, and to ours."""
+        print(line, file=sys.stderr, flush=True)
         first = self.spec["ranks"][0]
         if self.pipes and first["rank"] in self.pipes.sinks:
             self.pipes.sinks[first["rank"]](f"{line}\n".encode())

@@ -73,6 +73,12 @@ CONNECTION = {
             "required": ["runtime"],
             "properties": {"runtime": {"enum": ["pyxis", "apptainer"]}, "image": _TEXT, "mounts": _WORDS},
         },
+        "node_cache_dir": {
+            "type": "string",
+            "pattern": r"^(/(?!\.{1,2}(/|$))[^/\r\n]+)+/?$",
+            "maxLength": 500,
+            "description": "folder of the nodes' own disks for compiled kernels, below it one for each project",
+        },
         "bounds": bounds.BOUNDS_SCHEMA,
         "discover": {"type": "boolean", "description": "true: allocations that users offer are environments"},
         "confine": {"type": "boolean", "description": "false: nodes keep ranks from nothing"},

@@ -24,6 +24,7 @@ from fermi.jobs.spec import (
     has_unknown_values,
     resolve,
 )
+from fermi.runner.caches import NODE_CACHE_VARIABLE
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NOT_OURS_EXIT_CODE = 75
@@ -161,6 +162,7 @@ def _build_node_spec(
     packages = f"{folder}/packages/{job.project}/{node.node.hostname}"
     at = CodeLocation(folder, packages, f"{folder}/runs/{job.name}")
     disk = allocations.build_disk_path(node.node, folder) if node.node.inside else ""
+    node_cache = sandbox.get_node_cache(job, connection)
     home = {"HOME": f"{disk}/home"} if disk and not sandbox.is_confined(connection) else {}
     workspace = f"{disk}/workspace" if disk else get_workspace(connection)
     return {
@@ -169,7 +171,11 @@ def _build_node_spec(
         "node": node.node.name,
         "command": [encode_value(word, bindings) for word in node.command],
         "cwd": workspace,
-        "env": {**home, **{name: encode_value(value, bindings) for name, value in node.env.items()}},
+        "env": {
+            **home,
+            **{name: encode_value(value, bindings) for name, value in node.env.items()},
+            **({NODE_CACHE_VARIABLE: node_cache} if node_cache else {}),
+        },
         "ranks": [
             {
                 "rank": process.rank,

@@ -33,6 +33,13 @@ def is_confined(connection: Mapping[str, Any]) -> bool:
     return bool(connection.get("confine", connection.get("isolation") != "off"))
 
 
+def get_node_cache(job: JobSpec, connection: Mapping[str, Any]) -> str:
+    """Return the folder of the nodes that keeps the compiled kernels of the job's project; empty: the connection names
+    none."""
+    top = str(connection.get("node_cache_dir") or "")
+    return f"{top.rstrip('/')}/{job.project or 'default'}" if top else ""
+
+
 def confine_rank(
     job: JobSpec,
     node: NodePlan,
@@ -50,10 +57,12 @@ def confine_rank(
     compiled = f"{run}/files/{COMPILE_FOLDER}" if uses_compile_folder(node) else ""
     tree = at.tree(job) if job.code else ""
     own = [path for path in (job.checkpoint_dir, job.output_dir, compiled, tree) if path]
+    node_cache = get_node_cache(job, connection)
+    given = {**connection, "writes": [*connection.get("writes", ()), *([node_cache] if node_cache else [])]}
     resume = str(find_task_folder(Path(folder), job.resume_from) or "")
     read = [f"{folder}/datasets", run, *([at.packages] if job.code else []), job.files_dir, resume]
     home = f"{disk}/home" if disk else f"{folder}/{HOMES_FOLDER}/{job.project or 'default'}"
-    return _build_order(connection, folder, own=own, home=home, workspace=workspace,
+    return _build_order(given, folder, own=own, home=home, workspace=workspace,
                   reads=[path for path in read if path],
                   logs=f"{folder}/logs/{job.task_id}/{job.attempt}")  # fmt: skip
 

@@ -191,6 +191,10 @@ def test_new_slurmrestd_gets_typed_fields() -> None:
         ({"time_limit": "soon"}, {"CONNECTION_INVALID"}),
         ({"container": {"runtime": "docker"}}, {"CONNECTION_INVALID"}),
         ({"options": {"Exclusive": True}}, {"CONNECTION_INVALID"}),
+        ({"node_cache_dir": "scratch"}, {"CONNECTION_INVALID"}),
+        ({"node_cache_dir": "/scratch/../etc"}, {"CONNECTION_INVALID"}),
+        ({"node_cache_dir": "/"}, {"CONNECTION_INVALID"}),
+        ({"node_cache_dir": "/local/scratch/fermi/"}, set()),
         ({"options": {"exclusive": True, "mem-per-cpu": "2G", "hint": 1}}, set()),
     ],
 )

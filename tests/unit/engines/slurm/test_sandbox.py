@@ -52,6 +52,18 @@ def test_a_task_gets_only_its_own_folders_of_the_data_directory() -> None:
     assert (found["home"], found["view"], found["optional"]) == ("/shared/fermi/homes/nlp", True, True)
 
 
+def test_compiled_kernels_of_a_project_may_lie_on_the_nodes_own_disk() -> None:
+    spec = replace(job("env-001"), project="nlp", env={"FERMI_NODE_CACHE_DIR": "/etc"})
+    plan = plugins.get_framework(spec.framework).plan(spec)
+    connection = {**CONNECTION, "node_cache_dir": "/local/fermi/", "writes": ["/scratch"]}
+    rendered = plugins.get_backend("slurm", connection).render(spec, plan)
+    found = next(one.content for one in rendered.artifacts if one.name == "node-0")
+    assert found["env"]["FERMI_NODE_CACHE_DIR"] == "/local/fermi/nlp"
+    paths = found["confine"]["paths"]
+    assert (paths["/local/fermi/nlp"], paths["/scratch"]) == ("rwm", "rwm")
+    assert "/local/fermi" not in paths, "other projects' kernels are not given"
+
+
 @pytest.mark.parametrize(
     ("framework", "env", "given"),
     [("deepspeed", {}, True), ("ddp", {}, False), ("deepspeed", {"TORCH_EXTENSIONS_DIR": "/x"}, False)],
