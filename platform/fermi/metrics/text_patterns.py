@@ -412,13 +412,15 @@ class Learner:
                 self._release()
             return
         steps: int | None = None
+        (tracker,) = entry["trackers"].values()
+        if kind == POSITION and total and tracker["z"] is not None:  # `3/20, loss: 0.5` below `epoch 1/4`
+            kind = BATCH
         if kind == EPOCH and main and main[0] > EPOCH:
             step = main[1]
         elif not seen.split and kind >= 0 and (not main or kind >= main[0] or main[2] == seen.key):
             self._release(seen.key)
             self.state["main"] = [kind, step, seen.key]
             self.state.pop("near", None)
-            (tracker,) = entry["trackers"].values()
             steps = _count_steps(tracker, kind, total, epoch, self.length)
             steps = steps if steps is not None and step <= steps else None
         shows_all = steps == total if total else kind in (STEP, ITERATION) and epoch is None
@@ -539,4 +541,7 @@ def _count_steps(
         if tracker.get("o"):  # it has begun anew: these are the batches of an epoch
             return total * length.epochs or None
         return total if length.epochs <= 1 else None  # of the training or of its first epoch
-    return total * (epoch[1] or length.epochs) or None
+    last_epoch = epoch[1]
+    if last_epoch and tracker["z"] == 0 and length.epochs == last_epoch + 1:  # `0/9` counts to 9
+        last_epoch += 1
+    return total * (last_epoch or length.epochs) or None
