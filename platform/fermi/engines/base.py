@@ -84,6 +84,8 @@ class Backend(ABC):
     """Whether a distribution that one node lacks is missing on all."""
     queues: bool = False
     """Whether it has a queue of its own that decides who runs: what is submitted waits there."""
+    own_disks: bool = False
+    """Whether its nodes may keep what ranks save where neither the platform nor another node sees it."""
     mount: str = ""
     """Path at which ranks see the platform's data directory; empty: the platform's own path."""
 

@@ -7,13 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from fermi.engines import runner_reports
-from fermi.jobs.causes import BOUND_CODES, CODE_DELIVERY_CODES, CODE_PREPARING_CODES, RANK_LEFT_EARLY
+from fermi.jobs.causes import (
+    BOUND_CODES,
+    CODE_DELIVERY_CODES,
+    CODE_PREPARING_CODES,
+    RANK_LEFT_EARLY,
+    RESUME_NOT_ON_NODE,
+)
 from fermi.jobs.spec import Cause, RankStatus
 from fermi.runner import first_failure
 from fermi.runner.activity import MAX_IDLE_SECONDS, will_never_end
 
 MAX_NAMED = 8
-RUNNER_CAUSES = frozenset({"MASTER_PORT_TAKEN", "DISK_FULL", "OUT_OF_MEMORY", *BOUND_CODES, *CODE_DELIVERY_CODES})
+RUNNER_CAUSES = frozenset(
+    {"MASTER_PORT_TAKEN", "DISK_FULL", "OUT_OF_MEMORY", RESUME_NOT_ON_NODE, *BOUND_CODES, *CODE_DELIVERY_CODES}
+)
 """Causes that a runner finds out itself: on its own machine, and at the time."""
 RunnerCause = Mapping[str, Any]
 """Cause that a runner wrote: its `code`, and the parameters of its text."""

@@ -31,6 +31,9 @@ RANK_LEFT_EARLY = Cause("RANK_LEFT_EARLY", retry=True)
 CODE_DELIVERY_CODES = ("CODE_ARCHIVE_MISSING", "CODE_ARCHIVE_BROKEN", "CODE_NOT_UNPACKED", "CODE_PACKAGES_FAILED")
 """Codes that a runner gives where it could not bring a task's code to its node."""
 
+RESUME_NOT_ON_NODE = "RESUME_NOT_ON_NODE"
+"""Code that a runner gives where the checkpoint is missing that rank 0 was to resume from."""
+
 NO_SPACE_CODES = ("DISK_RESERVE_REACHED", "DISK_WITHOUT_ROOM")
 """Codes that a runner gives where a disk has no more space than what is reserved for the platform: for a task that
 wrote, and for one that was to start."""
@@ -63,6 +66,7 @@ CAUSES = declare_causes(
     Cause("CODE_PACKAGES_FAILED"),
     Cause("CODE_UNPACKING", patient=True),
     Cause("CODE_PACKAGES_PREPARING", patient=True),
+    Cause("RESUME_NOT_ON_NODE"),
     Cause("MASTER_PORT_TAKEN", retry=True, free=5, underlying=True),
     Cause("RUNNER_LOST", retry=True, lost=True),
     Cause("RUNNER_TERMINATED", retry=True, asked=True),

@@ -300,7 +300,8 @@ class JobSpec:
     def build_watch_options(self) -> dict[str, Any]:
         """Return how a node runner starts and watches its ranks, as keys of a node's spec: the same on every engine."""
         started = {"processes": "node"} if self.starts_ranks else {}
-        return {"pulse": self.pulse, "hang_seconds": self.hang_seconds, **started}
+        resumes = {"resumes": True} if self.resume_rule else {}
+        return {"pulse": self.pulse, "hang_seconds": self.hang_seconds, **started, **resumes}
 
     @property
     def starts_ranks(self) -> bool:

@@ -17,13 +17,16 @@ import orjson
 
 from fermi.metrics.parameters import MAX_NAMES, ParameterValue, flatten_parameters
 from fermi.metrics.points import JSON, TEXT, Point, parse_integer, parse_number
-from fermi.runner.checkpoint_layouts import WEIGHT_LAYOUTS  # noqa: F401 (for others)
+from fermi.runner.checkpoint_layouts import PART_LAYOUT, WEIGHT_LAYOUTS  # noqa: F401 (for others)
 from fermi.schema import sanitize
 
 RESERVED_SOURCES = (JSON, TEXT)
 """Of what a rank prints."""
 MEDIA_KINDS = ("image", "text", "table", "histogram")
 MAX_NAME_LENGTH, MAX_PATH_LENGTH = 200, 500
+MAX_PARTS = 100_000
+_IDENTITY = re.compile(r"[0-9a-f]{1,20}-[0-9a-f]{1,20}")
+_NUMBERS = re.compile(r"\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?){0,200}")
 _SOURCE = re.compile(r"[a-z][a-z0-9_]{0,19}")
 
 
@@ -38,13 +41,18 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class FoundCheckpoint:
-    """A checkpoint that appeared on a node. `val_loss`: as its own files say."""
+    """A checkpoint that appeared on a node. `val_loss`: as its own files say; `identity`: the same on all nodes that
+    see the same files; `parts`: of what ranks save together, those on this node (`0-3`), if any are missing there, and
+    `parts_needed`: how many there are, where the node knows."""
 
     path: str
     step: int | None
     size_bytes: int | None
     layout: str
     val_loss: float | None = None
+    identity: str = ""
+    parts: str = ""
+    parts_needed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,23 @@ def _parse_checkpoint(found: Any) -> FoundCheckpoint | None:
         return None
     layout = _clean(layout, MAX_NAME_LENGTH) if isinstance(layout, str) else ""
     step, size = parse_integer(found.get("step")), parse_integer(found.get("size_bytes"))
-    return FoundCheckpoint(path, step, size, layout, parse_number(found.get("val_loss")))
+    identity, parts = (one if isinstance(one, str) else "" for one in (found.get("identity"), found.get("parts")))
+    return FoundCheckpoint(
+        path, step, size, layout, parse_number(found.get("val_loss")),
+        identity if _IDENTITY.fullmatch(identity) else "", parts if _NUMBERS.fullmatch(parts) else "",
+        parse_integer(found.get("parts_needed")),
+    )  # fmt: skip
+
+
+def parse_numbers(text: str) -> set[int]:
+    """Return the numbers in a text such as `0-3,8`, at most MAX_PARTS; none of any other text."""
+    found: set[int] = set()
+    for part in text.split(",") if _NUMBERS.fullmatch(text) else ():
+        first, _, last = part.partition("-")
+        found.update(range(int(first), min(int(last or first), int(first) + MAX_PARTS) + 1))
+        if len(found) > MAX_PARTS:
+            break
+    return found
 
 
 def _parse_object(found: Any) -> Mapping[str, Any] | None:

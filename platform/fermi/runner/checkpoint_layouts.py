@@ -21,6 +21,12 @@ library only, Python 3.9 or later.
 
 In addition each has to be the same in two scans, unless no process is left to write to it (`checkpoint_scan`).
 
+Where nodes have disks of their own, each has a part of what all ranks save together. Which ranks' files are here is
+read from the names of files (`find_parts`), and how many ranks saved from `.metadata`, which names the files of all
+(`_StorageInfo.relative_path` in torch/distributed/checkpoint/filesystem.py: `__<rank>_<number>.distcp`); with ZeRO
+each rank saves its share of the optimizer (`_get_zero_ckpt_name` in deepspeed/runtime/engine.py:
+`zero_pp_rank_<rank>_mp_rank_<part of the model>_optim_states.pt`).
+
 What is written last: Transformers' `Trainer._save_checkpoint` (trainer.py) writes weights, optimizer, scheduler and
 generators, then trainer_state.json; Accelerate's `save_accelerator_state` (checkpointing.py) model, optimizer,
 scheduler and sampler, then random_states_<rank>.pkl; DeepSpeed's `save_checkpoint` (runtime/engine.py) the file
@@ -36,7 +42,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from fermi.runner import saved_files
@@ -48,8 +54,12 @@ MAX_JSON_BYTES = 32 << 20
 """Of trainer_state.json and of indices: log_history grows with the training."""
 MAX_FILES_READ = 8
 """Files of a folder without marks that are read."""
+MAX_METADATA_BYTES = 64 << 20
+MAX_PARTS_LENGTH = 500
 MAX_STEP = (1 << 53) - 1
 TRAINER_STATE = "trainer_state.json"
+PART_LAYOUT = "part"
+"""What other nodes have to complete."""
 WEIGHT_LAYOUTS = ("weights", "safetensors")
 """What has weights alone: training that begins from it has lost its optimizer."""
 
@@ -74,6 +84,9 @@ _MODEL_FILE = re.compile(
     r"(?:(?:pytorch_)?model|adapter_model|tf_model|flax_model|pytorch_model_fsdp.*|model_\d+)[^/]*[.](?:safetensors|bin|pt|h5|msgpack)$"
 )
 _MODEL_FOLDER = re.compile(r"(?:global_step\d+|pytorch_model.*|model|.*_fsdp.*|sharded.*)$")
+_DCP_FILE = re.compile(r"__(\d{1,6})_\d{1,6}[.]distcp$")
+_DCP_NAMED = re.compile(rb"__(\d{1,6})_\d{1,6}[.]distcp")
+_ZERO_FILE = re.compile(r"zero_pp_rank_(\d{1,6})_mp_rank_(\d{1,6})_optim_states[.]pt$")
 _MARKS = {".metadata": "dcp", "_CHECKPOINT_METADATA": "orbax", "commit_success.txt": "orbax"}
 
 
@@ -106,8 +119,21 @@ class CheckpointFacts(NamedTuple):
     guess: int | None = None
 
 
-def find_candidates(listing: Listing) -> Iterator[Candidate]:
-    """Yield what may be a checkpoint, without what is inside of another one."""
+class Parts(NamedTuple):
+    """Of a checkpoint that ranks save together: the numbers of the parts that are here, and how many there are; None:
+    nothing here says so."""
+
+    here: frozenset[int]
+    needed: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.needed is not None and len(self.here) >= self.needed
+
+
+def find_candidates(listing: Listing, *, parts: bool = False) -> Iterator[Candidate]:
+    """Yield what may be a checkpoint, without what is inside of another one. `parts`: also what may be a part of one
+    that another node has completed, with the layout PART_LAYOUT."""
     claimed: list[str] = []
     for folder in sorted(listing, key=lambda path: (path.count("/"), path)):
         if any(folder.startswith(f"{other}/") for other in claimed):
@@ -119,8 +145,8 @@ def find_candidates(listing: Listing) -> Iterator[Candidate]:
         layout = _classify_folder(name, entries, listing, folder)
         if layout is not None:
             claimed.append(folder)
-            if layout:
-                yield Candidate(folder, layout, _mark_folder(listing, folder))
+            if layout or parts:
+                yield Candidate(folder, layout or PART_LAYOUT, _mark_folder(listing, folder))
             continue
         for name, entry in entries.items():
             if not entry.is_folder and entry.size and not _ONGOING.search(name) and (kind := _classify_file(name)):
@@ -188,6 +214,56 @@ def _mark_file(name: str, entry: Entry, entries: Mapping[str, Entry]) -> tuple[i
 # --- is it complete, and what does it say ---
 
 
+def find_parts(path: str, listing: Listing, open_file: OpenFile, world_size: int) -> Parts | None:
+    """Return the parts of a folder that ranks save together; None of any other. `world_size`: of the attempt, 0 where
+    it is not known. Raises OSError."""
+    here, lacking, needed = set[int](), set[int](), set[int]()
+    zero_parts = set[int]()
+    metadata: list[str] = []
+    names: set[str] = set()
+    for name, _ in list_files_below(listing, path):
+        if match := _DCP_FILE.search(name):
+            names.add(name)
+            here.add(int(match[1]))
+        elif match := _ZERO_FILE.search(name):
+            zero_parts.add(int(match[2]) * max(world_size, 1) + int(match[1]))
+        elif name.rpartition("/")[2] == ".metadata":
+            metadata.append(name)
+    for name in metadata if here else ():
+        folder = name[: -len(".metadata")]
+        with open_file(f"{path}/{name}") as file:
+            for found in _DCP_NAMED.finditer(file.read(MAX_METADATA_BYTES)):
+                needed.add(int(found[1]))
+                if f"{folder}{found[0].decode()}" not in names:
+                    lacking.add(int(found[1]))
+    if here:
+        named = here & needed if needed else here
+        return Parts(frozenset(named - lacking), len(needed) or None)
+    return Parts(frozenset(zero_parts), world_size or None) if zero_parts else None
+
+
+def find_identity(candidate: Candidate, listing: Listing) -> str:
+    """Return a text that is the same on all nodes that see the same files, and different for files of another disk: the
+    number of the newest file and the moment of its last change."""
+    folder, _, name = candidate.path.rpartition("/")
+    entry = listing.get(folder, {}).get(name)
+    files = [one for _, one in list_files_below(listing, candidate.path)]
+    files += [entry] if entry and not entry.is_folder else []
+    newest = max(files, key=lambda one: (one.changed, one.inode), default=None)
+    return f"{newest.inode:x}-{newest.changed:x}" if newest else ""
+
+
+def format_numbers(numbers: Iterable[int]) -> str:
+    """Return numbers as `0-3,8`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in found)
+
+
 def read_facts(candidate: Candidate, listing: Listing, open_file: OpenFile) -> CheckpointFacts | None:
     """Return what a candidate says of itself; None where it is incomplete or no checkpoint. Raises OSError."""
     read = _READERS.get(candidate.layout, _read_saved_file)
@@ -214,14 +290,14 @@ def _read_accelerate(one: Candidate, listing: Listing, open_file: OpenFile) -> C
     name = one.path.rpartition("/")[2]
     # `checkpoint_0`: with automatic names (`ProjectConfiguration`) the number counts saves
     counted = name.startswith("checkpoint_")
-    facts = _read_folder_name(name, "accelerate")
+    facts = read_folder_name(name, "accelerate")
     return facts._replace(step=None, guess=None) if counted else facts
 
 
 def _read_deepspeed(one: Candidate, listing: Listing, open_file: OpenFile) -> CheckpointFacts | None:
     parent, _, name = one.path.rpartition("/")
     latest = _read_text(open_file, f"{parent}/latest") if "latest" in listing.get(parent, {}) else ""
-    facts = _read_folder_name(name, "deepspeed")
+    facts = read_folder_name(name, "deepspeed")
     if latest == name:
         return facts
     last = _STEP_FOLDER.match(latest)
@@ -237,11 +313,11 @@ def _read_megatron(one: Candidate, listing: Listing, open_file: OpenFile) -> Che
 
 
 def _read_dcp(one: Candidate, listing: Listing, open_file: OpenFile) -> CheckpointFacts | None:
-    return _read_folder_name(one.path.rpartition("/")[2], "dcp")
+    return read_folder_name(one.path.rpartition("/")[2], "dcp")
 
 
 def _read_orbax(one: Candidate, listing: Listing, open_file: OpenFile) -> CheckpointFacts | None:
-    facts = _read_folder_name(one.path.rpartition("/")[2], "orbax")
+    facts = read_folder_name(one.path.rpartition("/")[2], "orbax")
     # `default`, `state`: one item of a checkpoint whose folder has the mark too; items of a step are in its folder
     return facts if one.size else None
 
@@ -256,7 +332,7 @@ def _read_nemo(one: Candidate, listing: Listing, open_file: OpenFile) -> Checkpo
 
 def _read_folder(one: Candidate, listing: Listing, open_file: OpenFile) -> CheckpointFacts | None:
     """Return what a folder with files of torch says: the first of its files that has a step or an optimizer counts."""
-    named, best = _read_folder_name(one.path.rpartition("/")[2], "folder"), None
+    named, best = read_folder_name(one.path.rpartition("/")[2], "folder"), None
     for name in _list_torch_files(listing, one.path)[:MAX_FILES_READ]:
         found = _read_content(f"{one.path}/{name}", _classify_file(name) or "", open_file)
         if found and (best is None or (best.step is None and found.step is not None)):
@@ -268,7 +344,7 @@ def _read_folder(one: Candidate, listing: Listing, open_file: OpenFile) -> Check
 
 def _read_shards(one: Candidate, listing: Listing, open_file: OpenFile) -> CheckpointFacts | None:
     return (
-        _read_folder_name(one.path.rpartition("/")[2], "safetensors")
+        read_folder_name(one.path.rpartition("/")[2], "safetensors")
         if _has_model(one.path, listing, open_file)
         else None
     )
@@ -339,7 +415,8 @@ def _has_model(folder: str, listing: Listing, open_file: OpenFile) -> bool:
     )
 
 
-def _read_folder_name(name: str, layout: str) -> CheckpointFacts:
+def read_folder_name(name: str, layout: str) -> CheckpointFacts:
+    """Return what the name of a folder says of the checkpoint in it."""
     step = _STEP_FOLDER.match(name)
     epoch = _EPOCH_FOLDER.match(name)
     if epoch:

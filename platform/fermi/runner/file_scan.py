@@ -4,13 +4,15 @@
 All of it happens in one thread: a network file system may block, and must not block the runner. The node's runner
 fetches what was found (`pop_records`), and puts it into the log of its first rank.
 
-One runner of an attempt looks: that of rank 0, which sees the task's folders wherever they are shared. Ranks of other
-nodes save there, too, or on disks of their own, from where no other node could resume.
+The runner of rank 0 looks for everything: it sees the task's folders wherever they are shared. Where that is not
+certain (`own_files` of the spec), one runner of each other node looks as well, seldom, and for checkpoints alone: what
+its ranks save may be on a disk of its own. Of shared folders all report the same (`identity`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections import deque
@@ -25,6 +27,8 @@ PERIOD_SECONDS = 2.0
 REST_FACTOR = 20
 """After a scan that took long the next one is so many times as long away."""
 MAX_PERIOD_SECONDS = 60.0
+OTHER_PERIOD_SECONDS, OTHER_REST_FACTOR = 10.0, 200
+"""The same of nodes without rank 0: of many that see one file system, each looks for 0.5 % of the time at most."""
 SETTLE_SECONDS = 0.25
 """After a scan that has seen something new: scripts that save every second would never have left it for a whole
 period."""
@@ -35,23 +39,36 @@ MAX_WAITING = 2000
 
 class FileScan:
     """The thread. `cwd`: the folder that ranks start in, unless other tasks' ranks do, too; `began_at`: when the ranks
-    were started, in unix seconds."""
+    were started, in unix seconds; `is_head`: rank 0 is on this node; `starts_ranks`: the command does, so that their
+    number is not known."""
 
-    def __init__(self, cwd: str | None, env: Mapping[str, str], began_at: float) -> None:
+    def __init__(
+        self, cwd: str | None, env: Mapping[str, str], began_at: float, *, is_head: bool = True,
+        starts_ranks: bool = False,
+    ) -> None:  # fmt: skip
         roots = [env.get("FERMI_CHECKPOINT_DIR", ""), env.get("FERMI_OUTPUT_DIR", ""), cwd or ""]
         self.walk = FolderWalk(roots, list_skipped_paths(env))
-        self.checkpoints, self.metrics = CheckpointScan(self.walk, began_at), MetricScan(self.walk, began_at)
+        world_size = 0 if starts_ranks else _parse_count(env.get("WORLD_SIZE", ""))
+        self.checkpoints = CheckpointScan(self.walk, began_at, world_size, is_head=is_head)
+        self.metrics = MetricScan(self.walk, began_at) if is_head else None
+        self._period = PERIOD_SECONDS if is_head else OTHER_PERIOD_SECONDS
+        self._rest_factor = REST_FACTOR if is_head else OTHER_REST_FACTOR
         self._records: deque[dict[str, Any]] = deque()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="file scan", daemon=True)
 
     @classmethod
     def from_spec(cls, spec: Mapping[str, Any], began_at: float) -> FileScan | None:
-        """Return the scan of a node, if it has rank 0 and its ranks are watched; else None."""
-        if not spec.get("pulse") or not any(rank["rank"] == 0 for rank in spec["ranks"]):
+        """Return the scan of a node whose ranks are watched; None for one that has nothing to look for. Of several
+        runners on a node it is that of the first rank."""
+        is_head = any(rank["rank"] == 0 for rank in spec["ranks"])
+        is_other = bool(spec.get("own_files")) and any(rank.get("local_rank") == 0 for rank in spec["ranks"])
+        if not spec.get("pulse") or not (is_head or is_other):
             return None
         own = "code" in spec or spec.get("own_cwd")
-        return cls(spec["cwd"] if own else None, spec["env"], began_at)
+        starts_ranks = spec.get("processes") == "node"
+        env = {**os.environ, **spec["env"]}  # in a pod the variables are those of the container
+        return cls(spec["cwd"] if own else None, env, began_at, is_head=is_head, starts_ranks=starts_ranks)
 
     def start(self) -> None:
         """Start to look. Call it once the ranks run: they are forked from this process."""
@@ -83,7 +100,7 @@ class FileScan:
         if len(self._records) >= MAX_WAITING and not last:
             return
         listing = self.walk.list_all()
-        self._records.extend(self.metrics.read_new(listing))
+        self._records.extend(self.metrics.read_new(listing) if self.metrics else ())
         self._records.extend(self.checkpoints.find_new(listing, last=last, again=again))
 
     def _run(self) -> None:
@@ -100,4 +117,8 @@ class FileScan:
             if last:
                 return
             took = time.monotonic() - began
-            self._ending.wait(max(PERIOD_SECONDS, min(REST_FACTOR * took, MAX_PERIOD_SECONDS)))
+            self._ending.wait(max(self._period, min(self._rest_factor * took, MAX_PERIOD_SECONDS)))
+
+
+def _parse_count(text: str) -> int:
+    return int(text) if text.isdecimal() else 0

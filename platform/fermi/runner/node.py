@@ -33,6 +33,8 @@ does. `imports`: why they are executed although a process with these modules sta
 `venv`: the virtual environment on top of this interpreter that `command` runs with (see `venv.py`).
 
 `own_cwd`: no other task's ranks start in `cwd`, although it is not made from `code`: files in it are these ranks'.
+`own_files`: the folders of the task may be on a disk of this node's own. `resumes`: a rule says how ranks are told to
+resume from FERMI_RESUME_FROM, so rank 0 does not start where that is missing.
 
 `code`: what `cwd` is made from before the ranks start (see `code_delivery.py`); `doing` of the status has its progress.
 
@@ -105,6 +107,7 @@ IDLE_CHECKS = 10
 """Checks for activity within the time after which a rank counts as idle."""
 SAVE_RETRY_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.25
+LOOKS_FOR_CHECKPOINT = 4
 
 LAUNCHER_EXCEPTIONS = ("ChildFailedError", "ProcessExitedException", "SignalException")
 """Exceptions by which launchers say that a rank has failed, not why."""
@@ -158,6 +161,7 @@ class Node:
         self.disk_use: DiskMonitor | None = None
         self.memory_guard: MemoryGuard | None = None
         self.files: FileScan | None = None
+        self.lacks_checkpoint = ""
         self.memory = kernel.OomDetector()
         self.watch: RankWatcher | None = None
         if spec.get("pulse"):
@@ -189,7 +193,7 @@ class Node:
         self.save("starting")
         if early := self.stops.early():
             self.status.update(asked=early.by, asked_at=time.time() if early.by else None)
-        elif not self.record_port_cause() and self.apply_bounds() and self.bring(wake):
+        elif not self.record_port_cause() and self.apply_bounds() and self.bring(wake) and self.find_checkpoint():
             self.files = FileScan.from_spec(self.spec, time.time())
             self.start_all(inherited=[wake, wake_write, *self.xids.descriptors()])
             if self.measuring:
@@ -200,6 +204,7 @@ class Node:
                 self.memory_guard.start()
             if self.files:
                 self.files.start()
+            self.report_missing_checkpoint()
         self.follow(wake)
         leftover_ranks.record_leftover_programs(self.ranks, self.spec["command"])
         self.sweep()
@@ -285,6 +290,23 @@ class Node:
             acquire_environment(os.path.dirname(os.path.dirname(bringing.done)))  # to the end of this process
             self.use_interpreter(bringing.done)
         return True
+
+    def find_checkpoint(self) -> bool:
+        """Look for the checkpoint that ranks resume from. Return False if rank 0 must not start without it."""
+        path = {**os.environ, **self.spec["env"]}.get("FERMI_RESUME_FROM", "")
+        if not os.path.isabs(path) or has_path(path):
+            return True
+        self.lacks_checkpoint = path
+        if self.spec.get("resumes") and any(rank["rank"] == 0 for rank in self.spec["ranks"]):
+            self.blame({"code": "RESUME_NOT_ON_NODE", "path": path})
+            return False
+        return True
+
+    def report_missing_checkpoint(self) -> None:
+        """Say in the log of the node's first rank that the checkpoint to resume from is not here."""
+        if self.lacks_checkpoint and self.spec["ranks"][0]["local_rank"] == 0:
+            notice = {"code": "RESUME_NOT_ON_NODE", "params": {"path": self.lacks_checkpoint}}
+            self.records.append_record(self.spec["ranks"][0]["rank"], {"notice": notice})
 
     def use_interpreter(self, python: str) -> None:
         """Replace the planned interpreter with that of the task's own packages, which no process here has imported."""
@@ -740,17 +762,18 @@ class Node:
             self.end_leftover_ranks(moment)
 
     def report_files(self, *, last: bool = False) -> None:
-        """Write what was found in the ranks' files into the log of rank 0. `last`: no rank is left."""
+        """Write what was found in the ranks' files into the log of the node's first rank. `last`: no rank is left."""
         if not self.files:
             return
+        first = self.spec["ranks"][0]["rank"]
         if last:
             found = self.files.finish()
         else:
-            self.files.record_step(self.steps(0))
+            self.files.record_step(self.steps(first))
             found = self.files.pop_records()
         for record in found:
-            self.records.append_record(0, record)
-            if self.drill and (saved := record.get("checkpoint")):
+            self.records.append_record(first, record)
+            if self.drill and (saved := record.get("checkpoint")) and "parts" not in saved:
                 self.drill.record_found(saved["path"], saved["size_bytes"])
 
     def report_telemetry(self, *, last: bool = False) -> None:
@@ -799,6 +822,19 @@ class Node:
         found = failed and causes.describe_full_disk(self.spec, [self.folder], failed["rank"])
         if found and not self.status.get("cause"):
             self.status["cause"] = found
+
+
+def has_path(path: str) -> bool:
+    """Return True if something exists at the path. A network file system may remember for a while that it did not, but
+    not beyond a new listing of the folder."""
+    for left in range(LOOKS_FOR_CHECKPOINT, 0, -1):
+        if os.path.exists(path):
+            return True
+        with contextlib.suppress(OSError):
+            os.listdir(os.path.dirname(path.rstrip("/")))
+        if left > 1:
+            time.sleep(STOP_POLL_SECONDS)
+    return False
 
 
 def run_node(spec_path: str, secrets: dict[str, str]) -> None:

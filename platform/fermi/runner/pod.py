@@ -183,7 +183,7 @@ def main(job_dir: str, run_dir: str) -> int:
         "grace_seconds": order["grace_seconds"],
         "bounds": order.get("bounds"), "secrets": order.get("secrets", ()),
         "pulse": order.get("pulse", False), "hang_seconds": order.get("hang_seconds"),
-        "processes": order.get("processes", "gpu"),
+        "processes": order.get("processes", "gpu"), "resumes": order.get("resumes", False),
     }  # fmt: skip
     if code := order.get("code"):
         spec["code"] = code

@@ -522,3 +522,89 @@ def test_the_runner_of_rank_0_looks_and_only_into_folders_of_its_task(tmp_path: 
     assert roots == {"shared": ["out"], "code": ["out", "cwd"], "inside": ["out", "cwd"]}
     assert FileScan.from_spec({**spec, "ranks": [{"rank": 2}]}, 0.0) is None
     assert FileScan.from_spec({**spec, "pulse": False, "ranks": [{"rank": 0}]}, 0.0) is None
+
+
+# --- nodes with disks of their own ---
+
+
+def look(folder: Path, *, is_head: bool, world_size: int = 4) -> list[dict[str, Any]]:
+    """Return what a node's last look finds in its folder, without where and when."""
+    env = {"FERMI_CHECKPOINT_DIR": str(folder), "WORLD_SIZE": str(world_size)}
+    scan = FileScan(None, env, time.time() - 60, is_head=is_head)
+    scan.scan(last=True)
+    found = [one["checkpoint"] for one in scan.pop_records()]
+    return [{**one, "path": os.path.relpath(one["path"], folder)} for one in found]
+
+
+def save_share(folder: Path, ranks: list[int], *, all_ranks: int = 4, completes: bool = False) -> None:
+    for rank in ranks:
+        write(folder / f"__{rank}_0.distcp", b"share")
+    if completes:
+        write(folder / ".metadata", b"".join(b"\x8c\x0e__%d_0.distcp" % rank for rank in range(all_ranks)))
+
+
+def test_each_node_reports_its_part_of_what_all_ranks_save(tmp_path: Path) -> None:
+    save_share(tmp_path / "a" / "step-20", [0, 1], completes=True)
+    save_share(tmp_path / "b" / "step-20", [2, 3])
+    head, other = only(look(tmp_path / "a", is_head=True)), only(look(tmp_path / "b", is_head=False))
+    expected = {"path": "step-20", "step": 20, "layout": "dcp", "parts": "0-1", "parts_needed": 4}
+    assert expected.items() <= head.items()
+    assert {"path": "step-20", "step": 20, "layout": "part", "parts": "2-3"}.items() <= other.items()
+    assert "parts_needed" not in other
+    assert look(tmp_path / "b", is_head=True) == [], "the node of rank 0 completes what all save"
+
+
+def test_of_a_folder_that_all_nodes_see_each_reports_the_same(tmp_path: Path) -> None:
+    save_share(tmp_path / "step-20", [0, 1, 2, 3], completes=True)
+    head, other = only(look(tmp_path, is_head=True)), only(look(tmp_path, is_head=False))
+    assert head == other
+    assert "parts" not in head
+
+
+def test_the_shards_inside_of_a_checkpoint_of_a_trainer_count(tmp_path: Path) -> None:
+    for node, ranks in (("a", (0, 1)), ("b", (2, 3))):
+        for rank in ranks:
+            name = f"checkpoint-500/global_step500/bf16_zero_pp_rank_{rank}_mp_rank_00_optim_states.pt"
+            write(tmp_path / node / name, b"states")
+            write(tmp_path / node / f"checkpoint-500/rng_state_{rank}.pth", b"states")
+    write(tmp_path / "a/checkpoint-500/global_step500/mp_rank_00_model_states.pt", b"states")
+    write(tmp_path / "a/checkpoint-500/model.safetensors", safetensors())
+    write(tmp_path / "a/checkpoint-500/trainer_state.json", json.dumps({"global_step": 500}))
+    head, other = only(look(tmp_path / "a", is_head=True)), only(look(tmp_path / "b", is_head=False))
+    assert (head["path"], head["parts"], head["parts_needed"]) == ("checkpoint-500", "0-1", 4)
+    assert (other["path"], other["parts"], other["layout"]) == ("checkpoint-500", "2-3", "part")
+    alone = FileScan(None, {"FERMI_CHECKPOINT_DIR": str(tmp_path / "a")}, time.time() - 60, starts_ranks=True)
+    alone.scan(last=True)
+    assert "parts_needed" not in only(alone.pop_records())["checkpoint"], "how many ranks a command starts is not known"
+
+
+def test_shards_that_are_seen_later_are_waited_for(tmp_path: Path) -> None:
+    save_share(tmp_path / "step-20", [0, 1], completes=True)
+    scan = FileScan(None, {"FERMI_CHECKPOINT_DIR": str(tmp_path), "WORLD_SIZE": "4"}, time.time() - 60)
+    for _ in range(2):
+        scan.scan()
+    assert scan.pop_records() == []
+    save_share(tmp_path / "step-20", [2, 3])
+    for _ in range(2):
+        scan.scan()
+    assert "parts" not in only(scan.pop_records())["checkpoint"]
+
+
+def test_what_torch_distributed_checkpoint_writes_names_the_files_of_all_ranks(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dcp.save({"w": torch.ones(4)}, checkpoint_id=tmp_path / "step-20", no_dist=True)
+    assert "parts" not in only(look(tmp_path, is_head=True, world_size=1))
+    for path in (tmp_path / "step-20").glob("*.distcp"):
+        path.rename(path.with_name("__7_0.distcp"))
+    lacking = only(look(tmp_path, is_head=True, world_size=1))
+    assert (lacking["parts"], lacking["parts_needed"]) == ("", 1)
+
+
+def test_one_runner_of_each_node_looks_where_nodes_may_have_disks_of_their_own(tmp_path: Path) -> None:
+    spec = {"pulse": True, "cwd": str(tmp_path), "env": {"FERMI_CHECKPOINT_DIR": str(tmp_path)}, "own_files": True}
+    scan = FileScan.from_spec({**spec, "ranks": [{"rank": 2, "local_rank": 0}]}, 0.0)
+    assert scan
+    assert scan.metrics is None
+    assert FileScan.from_spec({**spec, "ranks": [{"rank": 3, "local_rank": 1}]}, 0.0) is None
+    assert FileScan.from_spec({**spec, "own_files": False, "ranks": [{"rank": 2, "local_rank": 0}]}, 0.0) is None

@@ -54,6 +54,7 @@ class AgentBackend(Backend):
     """Backend on worker agents: one worker per GPU, and containers of environments on their hosts."""
 
     alike = False
+    own_disks = True
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self.connection = connection

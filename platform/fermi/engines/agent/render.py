@@ -91,6 +91,7 @@ def _build_node_spec(
         "stop_signal": plan.stop_signal,
         "grace_seconds": plan.grace_seconds,
         **common,
+        "own_files": True,
         "fork": fork,
         **({} if fork else {"imports": explain_import(job)}),
         "home": f"{HOMES_FOLDER}/{job.project or 'default'}",

@@ -48,6 +48,7 @@ def render_node(
         "grace_seconds": plan.grace_seconds,
         "yields": YIELD_OPTIONS,
         "own_cwd": True,
+        "own_files": True,
         "fork": can_fork_ranks(job),
         **({"imports": why} if (why := explain_import(job)) else {}),
         **job.build_watch_options(),
