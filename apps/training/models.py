@@ -428,7 +428,9 @@ class CheckpointSource(models.TextChoices):
 
 class Checkpoint(models.Model):
     """A checkpoint of a task. `source`: `script`, which announced it, or `runner`, which found it; `layout`: of a found
-    one, what it is (`fermi.runner.checkpoint_layouts`)."""
+    one, what it is (`fermi.runner.checkpoint_layouts`); `nodes`: those that have it, or a part of it
+    (`core.checkpoint_nodes`), empty where that is not known; `is_complete`: nothing of it is missing, as far as is
+    known."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="checkpoints")
     attempt = models.PositiveIntegerField()
@@ -439,6 +441,8 @@ class Checkpoint(models.Model):
     at = models.DateTimeField()
     source = models.CharField(max_length=10, default=CheckpointSource.SCRIPT, db_default=CheckpointSource.SCRIPT)
     layout = models.CharField(max_length=20, default="", db_default="", blank=True)
+    nodes = models.JSONField(default=dict, db_default={}, blank=True)
+    is_complete = models.BooleanField(default=True, db_default=True)
 
     class Meta:
         ordering = ["-step"]

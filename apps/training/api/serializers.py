@@ -642,6 +642,11 @@ class CheckpointItem(serializers.Serializer):
     layout = serializers.CharField(help_text="of a found one, whose it is: transformers, lightning, torch, dcp, …")
     newest = serializers.BooleanField(help_text="the newest that training can go on from")
     best = serializers.BooleanField(help_text="the one with the lowest validation loss")
+    complete = serializers.BooleanField(help_text="false: parts of it are missing, as far as the nodes say")
+    nodes = serializers.ListField(
+        child=serializers.CharField(), help_text="that have it, or a part of it; empty: not known"
+    )
+    note = serializers.CharField(help_text="what is missing of it; empty: nothing, as far as is known")
 
 
 class PlanQuery(serializers.Serializer):

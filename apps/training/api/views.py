@@ -193,8 +193,9 @@ class TaskCheckpointsView(APIView):
         """List the checkpoints that a restart, a retry or another task can resume from."""
         task = actions.find_task(request.user, task_id)
         rows = Checkpoint.objects.filter(task=task).values(
-            "attempt", "step", "path", "at", "source", "layout", sizeBytes=F("size_bytes"), valLoss=F("val_loss")
-        )
+            "attempt", "step", "path", "at", "source", "layout", "nodes", sizeBytes=F("size_bytes"),
+            valLoss=F("val_loss"), complete=F("is_complete"),
+        )  # fmt: skip
         marks = checkpoint_marks.find_marks(task)
         return paginate_rows(rows, query, lambda row: checkpoint_marks.mark_row(row, marks))
 

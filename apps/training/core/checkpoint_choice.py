@@ -14,7 +14,7 @@ from datetime import datetime
 from itertools import chain, islice
 
 from apps.common.clock import now
-from apps.training.core import checkpoints
+from apps.training.core import checkpoint_nodes, checkpoints
 from apps.training.core.checkpoints import AUTO
 from apps.training.core.engine_access import get_backend
 from apps.training.models import Attempt, Checkpoint, CheckpointSource, Event, Finding, Task
@@ -217,7 +217,9 @@ def _find_existing(task: Task, candidates: Iterable[str]) -> str | None:
     backend, job = get_backend(task.cluster), JobSpec.from_json(task.spec)
     for path in islice(candidates, MAX_CHECKPOINTS_CHECKED):
         found = backend.problems(replace(job, resume_from=path))
-        if not any(problem.field == "resumeFrom" for problem in found):
+        if not any(problem.field == "resumeFrom" for problem in found) or checkpoint_nodes.find_nodes_apart(
+            backend, path
+        ):
             return path
     return None
 
@@ -225,7 +227,11 @@ def _find_existing(task: Task, candidates: Iterable[str]) -> str | None:
 def _list_saved(task: Task) -> Iterator[SavedCheckpoint]:
     """Yield the task's checkpoints, newest first, without those that the script claims in other tasks' folders. Beyond
     the first MAX_CHECKPOINTS_CHECKED, rows are read only when they are consumed."""
-    everything = Checkpoint.objects.filter(task=task).order_by("-step", "-id").values_list("path", "attempt", "step")
+    everything = (
+        Checkpoint.objects.filter(task=task, is_complete=True)
+        .order_by("-step", "-id")
+        .values_list("path", "attempt", "step")
+    )
     rows = everything.exclude(source=CheckpointSource.RUNNER, layout__in=WEIGHT_LAYOUTS)
     newest = list(rows[:MAX_CHECKPOINTS_CHECKED])
     if not newest:  # weights alone only where nothing else was saved

@@ -34,13 +34,14 @@ from django.db.models import Q
 
 from apps.clusters.models import Cluster
 from apps.common.clock import now
-from apps.training.core import checkpoints, findings, transitions, wakeups
+from apps.training.core import checkpoint_nodes, checkpoints, findings, transitions, wakeups
 from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.core.parameters import store_parameters
 from apps.training.logs import text_metrics
-from apps.training.models import Checkpoint, CheckpointSource, Event, LogCursor, MetricPoint, Task, TaskMedia
+from apps.training.models import Checkpoint, CheckpointSource, Event, LogCursor, MetricPoint, Node, Task, TaskMedia
 from apps.training.states import TaskKind
-from fermi.diagnosis import Finding, Level, loss_anomalies, prompts
+from fermi.diagnosis import Finding, Level, Where, loss_anomalies, prompts
+from fermi.jobs.causes import RESUME_NOT_ON_NODE
 from fermi.jobs.spec import RankProgress
 from fermi.metrics import json_lines, points
 from fermi.metrics.bars import find_bars
@@ -336,15 +337,16 @@ class LogReader:
             MetricPoint.objects.bulk_create([*parsed.points, *(point for _, point in parsed.newest.values())])
             for slot, point in parsed.newest.values():
                 slot[1] = point.pk
-            if parsed.found:
-                parsed.drop_announced()
+            joined = parsed.join_found() if parsed.found else []
             Event.objects.bulk_create(parsed.events)
             Checkpoint.objects.bulk_create(
-                [*parsed.checkpoints.values(), *parsed.found.values()],
+                [*parsed.checkpoints.values(), *joined],
                 update_conflicts=True,
                 unique_fields=["task", "path"],
-                update_fields=["attempt", "step", "size_bytes", "val_loss", "at", "source", "layout"],
-            )
+                update_fields=[
+                    "attempt", "step", "size_bytes", "val_loss", "at", "source", "layout", "nodes", "is_complete"
+                ],
+            )  # fmt: skip
             for rank, source, found in parsed.parameters:
                 store_parameters(self._task_id, found, source, replaces=rank == 0)
             if parsed.media:
@@ -355,7 +357,7 @@ class LogReader:
                     raise _ConcurrentReadError
             if parsed.progress:
                 Task.objects.filter(pk=self._task_id, attempt=self._attempt).update(progress=parsed.progress)
-            self._note([*parsed.losses, *parsed.prompts])
+            self._note([*parsed.losses, *parsed.prompts, *parsed.notices])
             if self._rehearses:
                 wakeups.enqueue_task(self._task_id)
             if parsed.points or parsed.newest:
@@ -540,7 +542,7 @@ class _ParsedRows:
         self.replaced: list[int] = []
         self.events: list[Event] = []
         self.checkpoints: dict[str, Checkpoint] = {}
-        self.found: dict[str, Checkpoint] = {}  # those that the script has not announced, as far as is known here
+        self.found: list[Checkpoint] = []  # reports of nodes, in their order
         self.progress: dict[str, Any] = {}
         self.tails: list[_LogTail] = []
         self.hidden: list[tuple[int, HiddenSeries]] = []
@@ -550,6 +552,8 @@ class _ParsedRows:
         self.patterns: list[FoundPattern] = []
         self.losses: list[Finding | loss_anomalies.Resolved] = []
         self.prompts: list[Finding | loss_anomalies.Resolved] = []
+        self.notices: list[Finding] = []
+        self._places: list[tuple[str, str]] | None = None  # by rank: the environment's id and name
 
     def add(self, tail: _LogTail, text: bytes, records: Iterable[bytes] = (), *, last: bool = False) -> bool:
         """Parse the records and lines; return True if there is something to store. `last`: the log has ended."""
@@ -583,7 +587,9 @@ class _ParsedRows:
             self._add_media(tail, record, record.media)
         if record.prompt:
             self._add_prompt(tail, record.prompt, self._at(record.time))
-        return bool(point or record.checkpoint or record.parameters or record.media or record.prompt)
+        if record.notice:
+            self._add_notice(tail, record.notice, self._at(record.time))
+        return bool(point or record.checkpoint or record.parameters or record.media or record.prompt or record.notice)
 
     def _add_media(self, tail: _LogTail, record: Record, found: Media) -> None:
         """Keep a file's row. Of the same name the first ones are kept, later every second, third, …, and always the
@@ -610,6 +616,20 @@ class _ParsedRows:
             self.prompts.append(one)
             if prompt["kind"] == "input":
                 tail.state["asked"] = prompt["text"]
+
+    def _add_notice(self, tail: _LogTail, notice: Mapping[str, Any], at: datetime) -> None:
+        """Add what a node says of itself: that it lacks the checkpoint to resume from."""
+        params = notice.get("params")
+        path = params.get("path") if isinstance(params, Mapping) else None
+        if notice.get("code") != RESUME_NOT_ON_NODE or not isinstance(path, str):
+            return
+        _, name = self._find_node(tail.rank)
+        about = {"path": path[:MAX_PATH_LENGTH], "node": name}
+        self.notices.append(
+            Finding(
+                "CHECKPOINT_NOT_ON_NODE", Level.WARN, about, [Where(tail.rank, None, name)], at.timestamp(), key=name
+            )
+        )
 
     def _add_point(self, tail: _LogTail, point: Point) -> None:
         step = point.step if point.step is not None else self._step_of(tail, point)
@@ -728,22 +748,40 @@ class _ParsedRows:
         step = found.step
         if step is None:
             step = tail.state.get("progress", {}).get("step", tail.state.get("steps", 0))
-        if len(path) <= MAX_PATH_LENGTH and path not in self.checkpoints:
-            self.found[path] = Checkpoint(
-                **self._of, step=step, path=path, size_bytes=found.size_bytes, val_loss=found.val_loss, at=at,
-                source=CheckpointSource.RUNNER, layout=found.layout[:MAX_LAYOUT_LENGTH],
+        if len(path) <= MAX_PATH_LENGTH:
+            key, name = self._find_node(tail.rank)
+            self.found.append(
+                Checkpoint(
+                    **self._of, step=step, path=path, size_bytes=found.size_bytes, val_loss=found.val_loss, at=at,
+                    source=CheckpointSource.RUNNER, layout=found.layout[:MAX_LAYOUT_LENGTH],
+                    nodes={key: checkpoint_nodes.describe_report(found, name)},
+                )
             )  # fmt: skip
 
-    def drop_announced(self) -> None:
-        """Leave those out of the found checkpoints that the script announces itself: what it says of them counts."""
-        announced = Checkpoint.objects.filter(
-            task_id=self._task_id, path__in=[*self.found], source=CheckpointSource.SCRIPT
-        )
-        for path in (*self.checkpoints, *announced.values_list("path", flat=True)):
-            self.found.pop(path, None)
-        for one in self.found.values():
-            params = {"step": one.step, "path": one.path, "layout": one.layout}
-            self.events.append(Event(**self._of, at=one.at, kind="script", code="CHECKPOINT_FOUND", params=params))
+    def _find_node(self, rank: int) -> tuple[str, str]:
+        """Return the id and the name of the environment that has the rank."""
+        if self._places is None:
+            rows = Node.objects.filter(task_id=self._task_id).values_list("environment_id", "name", "processes")
+            self._places = [(key or name, name) for key, name, processes in rows for _ in range(processes)]
+        return self._places[rank] if rank < len(self._places) else ("", "")
+
+    def join_found(self) -> list[Checkpoint]:
+        """Return the rows of found checkpoints, without those that the script announces itself: what it says of them
+        counts."""
+        rows = Checkpoint.objects.filter(task_id=self._task_id, path__in={one.path for one in self.found})
+        known = {row.path: row for row in rows}
+        announced = {*self.checkpoints, *(row.path for row in rows if row.source == CheckpointSource.SCRIPT)}
+        joined: dict[str, Checkpoint] = {}
+        for one in self.found:
+            if one.path in announced:
+                continue
+            before = known.get(one.path)
+            row, is_new = checkpoint_nodes.join_report(before, one)
+            known[one.path] = joined[one.path] = row
+            if is_new:
+                params = {"step": row.step, "path": row.path, "layout": row.layout}
+                self.events.append(Event(**self._of, at=one.at, kind="script", code="CHECKPOINT_FOUND", params=params))
+        return list(joined.values())
 
     def _at(self, time: float | None) -> datetime:
         """Return the time that the script reports; the time of reading, if it reports none or an impossible one."""

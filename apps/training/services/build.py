@@ -19,7 +19,7 @@ from apps.common.sql import CompiledInstances, CompiledQuery, M, list_columns, m
 from apps.environments import memory
 from apps.files.services.outputs import get_job_locations
 from apps.scheduling.services import admission
-from apps.training.core import checkpoints, code
+from apps.training.core import checkpoint_nodes, checkpoints, code
 from apps.training.core.engine_access import get_backend
 from apps.training.models import Task
 from apps.training.queue import load
@@ -113,6 +113,7 @@ def build_draft(user: User, parsed: ParsedRequest, task_id: str, *, start_survey
                 *location_warnings,
                 *installed.find_warnings(job, backend),
                 *_warn_inside(job, backend),
+                *_warn_apart(job, backend),
                 *entry.find_warnings(job, entry_text or inspected.entry_text),
                 *inspected.warnings,
                 *draft.installed.warnings(),
@@ -307,9 +308,27 @@ def _check_on_engine(user: User, backend: Backend, job: JobSpec) -> list[Problem
     """Return the engine's problems with the job. For a checkpoint that the user may not read, the problem is the same
     as for one that does not exist."""
     if checkpoints.may_read_checkpoint(user, job.resume_from):
-        return backend.problems(job)
+        is_apart = checkpoint_nodes.find_nodes_apart(backend, job.resume_from) is not None
+        return [one for one in backend.problems(job) if not (is_apart and one.code == "RESUME_NOT_FOUND")]
     missing = Problem("resumeFrom", "RESUME_NOT_FOUND", {"path": job.resume_from})
     return [missing, *backend.problems(replace(job, resume_from=""))]
+
+
+MAX_NAMED = 8
+
+
+def _warn_apart(job: JobSpec, backend: Backend) -> list[Problem]:
+    """Return the warning which of the job's nodes are not known to have the checkpoint that it resumes from."""
+    nodes = checkpoint_nodes.find_nodes_apart(backend, job.resume_from)
+    absent = checkpoint_nodes.list_absent_nodes(nodes, [(one.id, one.name) for one in job.nodes]) if nodes else []
+    if not nodes or not absent:
+        return []
+    params = {
+        "path": job.resume_from,
+        "nodes": ", ".join(checkpoint_nodes.list_node_names(nodes)[:MAX_NAMED]),
+        "absent": ", ".join(absent[:MAX_NAMED]),
+    }
+    return [Problem("resumeFrom", "RESUME_ON_OTHER_NODES", params)]
 
 
 def _warn_inside(job: JobSpec, backend: Backend) -> list[Problem]:

@@ -3069,6 +3069,12 @@ export interface components {
             newest: boolean;
             /** @description the one with the lowest validation loss */
             best: boolean;
+            /** @description false: parts of it are missing, as far as the nodes say */
+            complete: boolean;
+            /** @description that have it, or a part of it; empty: not known */
+            nodes: string[];
+            /** @description what is missing of it; empty: nothing, as far as is known */
+            note: string;
         };
         CheckpointItemPage: {
             total: number;

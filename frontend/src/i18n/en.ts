@@ -470,6 +470,7 @@ export const en: Translation = {
     checkpointKind: "How it is known",
     newestCheckpoint: "newest",
     bestCheckpoint: "best",
+    incompleteCheckpoint: "incomplete",
     foundCheckpoint: "found ({{layout}})",
     announcedCheckpoint: "announced by the script",
     noEvents: "No events yet.",

@@ -452,6 +452,7 @@ export const zh = {
     checkpointKind: "来源",
     newestCheckpoint: "最新",
     bestCheckpoint: "最好",
+    incompleteCheckpoint: "不完整",
     foundCheckpoint: "自动发现（{{layout}}）",
     announcedCheckpoint: "脚本报告",
     noEvents: "还没有事件。",

@@ -237,7 +237,7 @@ test("language and theme are chosen in the settings too", async () => {
 
 test("a checkpoint leads to a new task that resumes from it", async () => {
   const path = "/data/checkpoints/step 5.pt";
-  const checkpoint = { attempt: 1, step: 5, path, sizeBytes: 1, valLoss: null, at: task.createdAt };
+  const checkpoint = { attempt: 1, step: 5, path, sizeBytes: 1, valLoss: null, at: task.createdAt, complete: true };
   platformHandlers.use(http.get(apiUrl("/training-tasks/:id/checkpoints"), () => respondWithList(checkpoint)));
   renderAt("/training/task-1");
   await userEvent.click(await screen.findByRole("tab", { name: "检查点" }));

@@ -3099,6 +3099,18 @@ class CheckpointItem(TypedDict):
     """
     the one with the lowest validation loss
     """
+    complete: bool
+    """
+    false: parts of it are missing, as far as the nodes say
+    """
+    nodes: list[str]
+    """
+    that have it, or a part of it; empty: not known
+    """
+    note: str
+    """
+    what is missing of it; empty: nothing, as far as is known
+    """
 
 
 class ChosenEnvironments(TypedDict):

@@ -212,7 +212,7 @@ def test_scripts_that_know_nothing_of_the_platform_go_on_after_a_rank_was_killed
             assert first_step(task, 2) == saved.step + 1
         assert first_step(task, 2) > 20
         assert first_step(task, 2) % 20 == 1
-    row = {"path": newest.path, "step": newest.step, "valLoss": None}
+    row = {"path": newest.path, "step": newest.step, "valLoss": None, "nodes": newest.nodes, "complete": True}
     assert checkpoint_marks.mark_row(row, checkpoint_marks.find_marks(task))["newest"]
 
 

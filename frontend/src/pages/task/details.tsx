@@ -69,12 +69,13 @@ export function Checkpoints({ id }: { id: string }) {
         </thead>
         <tbody className="divide-y">
           {checkpoints.data.map((each) => (
-            <tr key={`${each.attempt}/${each.step}`} className="*:px-2 *:py-1.5 *:whitespace-nowrap">
+            <tr key={each.path} className="*:px-2 *:py-1.5 *:whitespace-nowrap">
               <td className="tabular-nums">
                 {formatInteger(each.step)}
                 <span className="ml-2 inline-flex gap-1">
                   {each.newest && <Badge tone="info">{t("task.newestCheckpoint")}</Badge>}
                   {each.best && <Badge tone="ok">{t("task.bestCheckpoint")}</Badge>}
+                  {!each.complete && <Badge tone="warn">{t("task.incompleteCheckpoint")}</Badge>}
                 </span>
               </td>
               <td>{each.attempt}</td>
@@ -85,11 +86,14 @@ export function Checkpoints({ id }: { id: string }) {
                 {each.source === "runner"
                   ? t("task.foundCheckpoint", { layout: each.layout })
                   : t("task.announcedCheckpoint")}
+                {each.note && <p className="text-muted">{each.note}</p>}
               </td>
               <td>
-                <ButtonLink size="sm" to={buildResumeUrl(id, each.path)}>
-                  {t("task.resumeHere")}
-                </ButtonLink>
+                {each.complete && (
+                  <ButtonLink size="sm" to={buildResumeUrl(id, each.path)}>
+                    {t("task.resumeHere")}
+                  </ButtonLink>
+                )}
               </td>
               <td>
                 <span className="flex items-center gap-1 font-mono text-xs">

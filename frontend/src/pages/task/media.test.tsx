@@ -103,10 +103,21 @@ test("parameters are searched, and each is a filter of the list", async () => {
 });
 
 test("checkpoints name where they are from, the newest and the best", async () => {
-  const one = { attempt: 1, sizeBytes: 1024, valLoss: null, at: "2026-11-28T00:00:00Z" };
+  const one = { attempt: 1, sizeBytes: 1024, valLoss: null, at: "2026-11-28T00:00:00Z", complete: true, note: "" };
   const items = [
     { ...one, step: 20, path: "/o/checkpoint-20", source: "runner", layout: "transformers", newest: true, best: false },
     { ...one, step: 10, path: "/o/ten.pt", source: "script", layout: "", newest: false, best: true },
+    {
+      ...one,
+      step: 5,
+      path: "/o/step-5",
+      source: "runner",
+      layout: "dcp",
+      newest: false,
+      best: false,
+      complete: false,
+      note: "2 of 4 parts",
+    },
   ];
   platformHandlers.use(
     http.get(apiUrl("/training-tasks/:id/checkpoints"), () => respondWith({ items, total: 2, page: 1, pageSize: 100 })),
@@ -114,4 +125,7 @@ test("checkpoints name where they are from, the newest and the best", async () =
   renderAt("/training/task-1?tab=checkpoints");
   expect((await screen.findByText("自动发现（transformers）")).closest("tr")?.textContent).toContain("20最新");
   expect(screen.getByText("脚本报告").closest("tr")?.textContent).toContain("10最好");
+  const incomplete = screen.getByText("2 of 4 parts").closest("tr");
+  expect(incomplete?.textContent).toContain("5不完整");
+  expect(incomplete?.querySelector("a")).toBeNull();
 });
