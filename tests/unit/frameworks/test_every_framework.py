@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fermi import messages
 from fermi.jobs import options as schemas
 from fermi.jobs import recipes
-from fermi.jobs.spec import Entrypoint, JobSpec, Node, Plan, Problem
+from fermi.jobs.spec import Entrypoint, JobSpec, Node, Plan, Problem, ResumeRule
 from fermi.planning import plugins, validate
 
 FRAMEWORKS = sorted(plugins.FRAMEWORKS)
@@ -150,3 +150,20 @@ def test_every_option_is_refused_by_name_and_value_with_the_nearest_valid_one(na
             near = problems[0].params.get("nearest")
             assert near is None or schemas.is_valid(near, rule)
             assert near == rule.get("default", near) or rule.get("type") == "object"
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_script_is_told_to_resume_by_its_rule_whatever_the_framework(framework: str) -> None:
+    rule = ResumeRule(("--load", "{folder}"), {"RESUME_STEP": "{step}"})
+    nodes = (Node("a", "a", gpu_type="A100", gpu_count=4),)
+    sizes = {"layers": 4, "heads": 8, "hiddenSize": 64, "sequenceLength": 64}
+    entry = Entrypoint("pretrain_gpt.py", ("--mock-data",), resume=rule)
+    job = JobSpec("task", framework, nodes, "a", entrypoint=entry, hyperparameters=sizes, checkpoint_dir="/out")
+    planner = plugins.get_framework(framework)
+    fresh, resumed = (
+        planner.plan(replace(job, attempt=2, resume_from=path)).nodes[0] for path in ("", "/out/iter_0000100")
+    )
+    assert resumed.command[-3:] == ("--mock-data", "--load", "{resume_folder}")
+    assert resumed.command.count("--load") == 1
+    assert resumed.env["RESUME_STEP"] == "{resume_step}"
+    assert fresh.command[-1] == "--mock-data"

@@ -429,6 +429,21 @@ def test_a_custom_script_takes_any_hyperparameters() -> None:
     assert words["save-interval"] == str(arguments.DEFAULT_SAVE_STEPS)
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("", {"load": "/out"}),
+        ("auto", {"load": "/out"}),
+        ("/other/iter_0000100", {"load": "/other", "ckpt-step": "100"}),
+        ("/other/global_step100", {"load": "/other"}),
+        ("/other", {"load": "/other"}),
+    ],
+)
+def test_a_custom_script_loads_from_the_folder_that_has_the_checkpoint(path: str, expected: dict[str, str]) -> None:
+    words = launched(megatron.plan(own("env-005", checkpoint_dir="/out", resume_from=path)))
+    assert {name: words[name] for name in ("load", "ckpt-step") if name in words} == expected
+
+
 def test_it_is_found_by_both_names() -> None:
     assert plugins.get_framework("megatron") is plugins.get_framework("megatron-lm")
     assert megatron.INFO.model_size == (100_000_000_000, None)

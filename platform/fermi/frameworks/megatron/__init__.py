@@ -94,4 +94,4 @@ def _build_command(spec: JobSpec, arguments_given: dict[str, Any]) -> tuple[Valu
         return recipes.build_command(replace(spec, hyperparameters=rest), "fermi.train.train_megatron", arguments_given)
     own = spec.entrypoint
     appended = arguments.list_words(arguments_given) if options.read_option(spec, OPTIONS, "appendArguments") else []
-    return own.build_command(appended)
+    return own.build_command(appended, spec.resume_rule.filled_args if spec.resume_rule else ())

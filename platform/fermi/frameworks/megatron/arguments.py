@@ -1,5 +1,6 @@
 """The arguments of Megatron-LM, in its own names (0.16.1), and the same for people to read."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -194,7 +195,21 @@ def _build_data(spec: JobSpec, request: MegatronRequest) -> dict[str, Any]:
     if not spec.checkpoint_dir:
         return {}
     every = {} if read_hyperparameter(spec, "checkpointEvery") else {"save-interval": DEFAULT_SAVE_STEPS}
-    return {**every, "save": spec.checkpoint_dir, "load": spec.resume_from or spec.checkpoint_dir}
+    return {**every, "save": spec.checkpoint_dir, **_build_load(spec)}
+
+
+def _build_load(spec: JobSpec) -> dict[str, Any]:
+    """Return what a user's own script loads, unless a resume rule says that. `--load` names the folder that has the
+    tracker file, so a checkpoint in it (`iter_0000100`) is named by `--ckpt-step` besides, as an earlier one than the
+    newest may be meant (megatron/training/arguments.py); with DeepSpeed its folder (`global_step100`) is not."""
+    if spec.resume_rule:
+        return {}
+    if spec.resume_from in ("", "auto"):
+        return {"load": spec.checkpoint_dir}
+    folder, _, name = spec.resume_from.rstrip("/").rpartition("/")
+    if match := re.fullmatch(r"iter_(\d{7,})", name):
+        return {"load": folder, "ckpt-step": int(match[1])}
+    return {"load": folder if re.fullmatch(r"global_step\d+", name) else spec.resume_from}
 
 
 def _format_value(value: Any) -> str:

@@ -101,7 +101,7 @@ def plan(spec: JobSpec) -> Plan:
     split = search.choose_split(request)
     given = launch.build_arguments(spec, request, split)
     appended = arguments.list_words(given) if options.read_option(spec, OPTIONS, "appendArguments") else []
-    command = script.build_command(appended)
+    command = script.build_command(appended, spec.resume_rule.filled_args if spec.resume_rule else ())
     env: dict[str, Value] = {
         "FERMI_DEEPSPEED_CONFIG": launch.CONFIG_FILE,
         COMPILE_VARIABLE: COMPILE_PATH,  # see docs/decisions/0008

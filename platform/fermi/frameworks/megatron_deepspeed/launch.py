@@ -47,6 +47,7 @@ def build_arguments(spec: JobSpec, request: MegatronRequest, split: Split) -> di
     """Return the arguments: name without leading dashes -> value; True = the flag alone."""
     given = megatron.build_arguments(spec, request, split)
     del given["context-parallel-size"]  # its name here is another
+    given.pop("ckpt-step", None)  # it has none: DeepSpeed loads what `latest` names
     full = split.recompute == "full"
     ours: dict[str, Any] = {
         "deepspeed": True,
