@@ -35,9 +35,10 @@ SECTIONS = (
     "doors",
     "lists",
     "standby",
+    "edit",
     "lines",
 )
-RARELY = {"sweep", "scaling", "loading", "sharing"}
+RARELY = {"sweep", "scaling", "loading", "sharing", "edit"}
 """Without a target: only when they are named, or with `--all`."""
 
 
