@@ -97,7 +97,7 @@ def import_modules(modules: str) -> dict[str, int]:
 
 
 def warm_up_profiler() -> None:
-    """Do what each rank would do by itself: call `stand_by` of the imported modules that have it."""
+    """Enter torch's profiler once, as each rank's first optimizer step would."""
     with contextlib.suppress(Exception), sys.modules["torch"].autograd.profiler.record_function("fermi"):
         pass  # where that fails, ranks do it themselves
 

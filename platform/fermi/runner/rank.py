@@ -110,7 +110,12 @@ def can_run_here(command: Sequence[str], python: str) -> bool:
 def _adopt_venv(venv: str) -> bool:
     from fermi.runner.venv import adopt_venv  # only where it is used
 
-    return adopt_venv(venv)
+    if adopt_venv(venv):
+        return True
+    if "torch" in sys.modules:
+        text = f"fermi: the rank imports PyTorch itself: {venv} has other packages than the process that stands by\n"
+        os.write(2, text.encode())
+    return False
 
 
 def prepend_interpreter_folder(program: str, env: Mapping[str, str]) -> dict[str, str]:
