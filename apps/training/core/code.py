@@ -86,6 +86,13 @@ def inspect_code(job: JobSpec) -> CodeInspection:
     return CodeInspection(found, code.find_warnings(job, files), text)
 
 
+def read_entry_text(job: JobSpec) -> bytes:
+    """Return the beginning of the job's script or module in its snapshot; empty if it is not there."""
+    if job.code is None or not job.code.snapshot:
+        return b""
+    return _read_entry_text(job, store.list_files(job.code.snapshot))
+
+
 def _read_entry_text(job: JobSpec, files: Iterable[SnapshotFile]) -> bytes:
     """Return the first `entry.MAX_TEXT` bytes of the job's script or module; empty if it is not in the snapshot or
     cannot be read."""

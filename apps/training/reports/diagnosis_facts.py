@@ -5,7 +5,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Max
+from django.db.models import Max, Min
 
 from apps.accounts import access
 from apps.accounts.models import User
@@ -70,9 +70,12 @@ def _build_attempts(task: Task, attempts: Iterable[Attempt]) -> list[diagnose.Pa
     follows."""
     rows = list(attempts)
     reached: Mapping[int, int | None] = {}
+    begun: Mapping[int, int] = {}
     if len(rows) > 1 or task.state == TaskState.QUEUED:
-        steps = task.metrics.filter(rank=0).values("attempt").annotate(last=Max("step"))
-        reached = {task.attempt: task.progress.get("step"), **dict(steps.values_list("attempt", "last"))}
+        steps = task.metrics.filter(rank=0).values("attempt").annotate(first=Min("step"), last=Max("step"))
+        known = list(steps.values_list("attempt", "first", "last"))
+        begun = {number: first for number, first, _ in known}
+        reached = {task.attempt: task.progress.get("step"), **{number: last for number, _, last in known}}
     return [
         diagnose.PastAttempt(
             number=one.number,
@@ -81,6 +84,7 @@ def _build_attempts(task: Task, attempts: Iterable[Attempt]) -> list[diagnose.Pa
             ended=_to_timestamp(one.ended_at) if one.ended_at else None,
             resumed_from=one.resume_from,
             from_step=_find_saved_step(task, one.number, one.resume_from) if one.resume_from else None,
+            first_step=begun.get(one.number),
             last_step=reached.get(one.number),
         )
         for one in rows

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from apps.accounts import access
 from apps.accounts.models import Role, User
 from apps.clusters.models import DevEnvironment
-from apps.training.core import checkpoint_choice
+from apps.training.core import checkpoint_choice, code
+from apps.training.core.engine_access import get_backend
 from apps.training.logs import pages
 from apps.training.models import Task
 from apps.training.reports import diagnosis_facts
@@ -16,8 +17,11 @@ from apps.training.states import FINAL_STATES, TaskKind, TaskState, allowed_acti
 from apps.training.states import TaskAction as Step
 from fermi.diagnosis import Action, Evidence, Where, diagnose
 from fermi.diagnosis.actions import ActionCode
-from fermi.jobs.errors import BackendError
+from fermi.jobs.errors import BackendError, UnknownNameError
+from fermi.jobs.spec import JobSpec, ResumeRule
 from fermi.messages import NestedText
+from fermi.planning.entry import MAX_SCRIPT_BYTES
+from fermi.planning.resume_rules import propose_resume_rule
 
 MAX_LINES = 30
 MAX_LINES_READ = 300
@@ -50,9 +54,9 @@ class TaskDiagnosis(NamedTuple):
 
 def diagnose_task(user: User, task: Task) -> TaskDiagnosis:
     """Return the diagnosis of the task, which is loaded with its cluster."""
-    known = diagnosis_facts.build_facts(task, user)
-    found = diagnose.diagnose(known)
     may = _AllowedActions(user, task)
+    known = replace(diagnosis_facts.build_facts(task, user), restart_loss=_find_restart_loss(task, may.point))
+    found = diagnose.diagnose(known)
     have = {
         where.rank
         for one in found.findings
@@ -65,6 +69,26 @@ def diagnose_task(user: User, task: Task) -> TaskDiagnosis:
         for one in found.findings
     ]
     return TaskDiagnosis(task, found.healthy, found.summary, shown, may.point)
+
+
+def _find_restart_loss(task: Task, point: checkpoint_choice.ResumePoint | None) -> diagnose.RestartLoss | None:
+    """Return what a restart would lose where nothing tells the script to resume, with the rule that its text shows."""
+    if point is None or point.knows_how or point.seconds is None:
+        return None
+    if point.seconds < diagnose.MIN_LOST_SECONDS:  # said by nobody: the script need not be read
+        return None
+    rule = _propose_rule(task)
+    return diagnose.RestartLoss(point.seconds, point.step, " ".join(rule.args) if rule else "")
+
+
+def _propose_rule(task: Task) -> ResumeRule | None:
+    job = JobSpec.from_json(task.spec)
+    try:
+        text = get_backend(task.cluster).entry_text(job, MAX_SCRIPT_BYTES) or code.read_entry_text(job)
+    except (BackendError, UnknownNameError, OSError):
+        return None
+    found = propose_resume_rule(text) if text else None
+    return found.rule if found else None
 
 
 def _is_newest(task: Task, stored: diagnose.StoredFinding) -> bool:

@@ -32,13 +32,17 @@ DOUBTFUL_CODES = frozenset({"HANG_SUSPECTED"})
 MAX_PAST_ATTEMPTS = 5
 """Earlier attempts that are listed."""
 MAX_NAMED = 8
+MIN_LOST_SECONDS = 600.0
+"""Training of that length is worth a checkpoint: from then on it is said that a restart would begin anew."""
+RESUME_FIELD = "entrypoint.resume.args"
 _ORDER = [Level.FAIL, Level.WARN, Level.INFO]
 
 
 @dataclass(frozen=True, slots=True)
 class PastAttempt:
     """An attempt that started. `outcome`: with what is declared of it; None: its end is unknown. `from_step`: the step
-    of the checkpoint that it resumed from, `last_step`: how far rank 0 came; None: unknown."""
+    of the checkpoint that it resumed from, `first_step`, `last_step`: from where to where rank 0 came; None:
+    unknown."""
 
     number: int
     began: float
@@ -46,6 +50,7 @@ class PastAttempt:
     ended: float | None = None
     resumed_from: str = ""
     from_step: int | None = None
+    first_step: int | None = None
     last_step: int | None = None
 
 
@@ -94,6 +99,16 @@ class StoredFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartLoss:
+    """What each restart would lose of a task whose script nothing tells to resume. `seconds`: of training; `step`: of a
+    checkpoint that was found all the same; `rule`: the arguments by which the script seems to take one."""
+
+    seconds: float
+    step: int | None = None
+    rule: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskFacts:
     """What is known of a task. Times are unix seconds. `reason`: the task's own, with what is declared of it.
     `ends_at`: when its present state times out; `begins_at`: when its back-off is over. `next_step`: the step of the
@@ -120,6 +135,7 @@ class TaskFacts:
     step: int | None = None
     stepped_at: float | None = None
     total_steps: int | None = None
+    restart_loss: RestartLoss | None = None
 
     @property
     def final(self) -> bool:
@@ -137,9 +153,10 @@ class Diagnosis:
 
 def diagnose(facts: TaskFacts) -> Diagnosis:
     """Return the diagnosis of a task."""
+    own = [_build_current(facts), _find_new_beginning(facts), _find_restart_loss(facts), *_list_past(facts)]
     told = [
         replace(one, finding=replace(one.finding, actions=sort_actions(one.finding.actions)))
-        for one in _merge_findings([*filter(None, (_build_current(facts),)), *_list_past(facts)], facts.stored)
+        for one in _merge_findings([one for one in own if one], facts.stored)
     ]
     told.sort(key=lambda one: (one.until is not None, _ORDER.index(one.finding.level), -(one.finding.since or 0.0)))
     wrong = [one for one in told if _is_current(facts, one)]
@@ -276,6 +293,43 @@ def _list_past(facts: TaskFacts) -> list[StoredFinding]:
         for one, following in reversed(list(zip(facts.attempts, facts.attempts[1:], strict=False)))
         if one.outcome
     ][:MAX_PAST_ATTEMPTS]
+
+
+# --- what restarts cost ---
+
+
+def _find_new_beginning(facts: TaskFacts) -> StoredFinding | None:
+    """Return what was lost where the newest attempt began where the task did, although the one before it had come
+    further; None where it resumed, or nothing is known of its steps."""
+    if len(facts.attempts) < 2:
+        return None
+    first, before, newest = facts.attempts[0], facts.attempts[-2], facts.attempts[-1]
+    if newest.number != facts.attempt or None in (first.first_step, before.last_step, newest.first_step):
+        return None
+    begun, reached = newest.first_step or 0, before.last_step or 0
+    if begun > (first.first_step or 0) or reached <= begun:
+        return None
+    lost = reached - begun if first.resumed_from else reached
+    params: dict[str, Any] = {"number": newest.number, "before": before.number, "lost": f"{lost:,}"}
+    params["duration"] = describe_duration((before.ended or newest.began) - before.began)
+    params |= {} if newest.from_step is None else {"step": f"{newest.from_step:,}"}
+    level = Level.INFO if newest.from_step is None else Level.WARN
+    actions = [build_action(ActionCode.CHANGE_FIELD, field=RESUME_FIELD)] if "step" in params else []
+    return StoredFinding(Finding("BEGAN_ANEW", level, params, since=newest.began, actions=actions), newest.number)
+
+
+def _find_restart_loss(facts: TaskFacts) -> StoredFinding | None:
+    """Return what each restart would lose, and how the script could be told to resume; None where it is little."""
+    loss = facts.restart_loss
+    if loss is None or loss.seconds < MIN_LOST_SECONDS:
+        return None
+    params: dict[str, Any] = {"duration": describe_duration(loss.seconds)}
+    params |= {} if loss.step is None else {"step": f"{loss.step:,}"}
+    actions = [build_action(ActionCode.CHANGE_FIELD, field=RESUME_FIELD, to=loss.rule)]
+    if loss.step is None:
+        actions.append(build_action(ActionCode.EDIT_SCRIPT))
+    finding = Finding("RESTART_BEGINS_ANEW", Level.INFO, params, since=facts.since, actions=actions)
+    return StoredFinding(finding, facts.attempt)
 
 
 # --- evidence ---

@@ -355,3 +355,45 @@ def test_a_final_state_offers_no_action_of_a_running_task() -> None:
         for one in diagnose.diagnose(facts(state, Cause("RANK_FAILED", PARAMS, retry=True))).findings:
             assert not {act.code for act in one.finding.actions} & {ActionCode.STOP, ActionCode.WAIT}
     assert set(actions.ACTIONS) == set(ActionCode)
+
+
+# --- what restarts cost ---
+
+
+def restarted(*, from_step: int | None = None, first: int = 1, reached: int = 1240, state: str = "running") -> Any:
+    """Whose second attempt began at the step `first`."""
+    attempts = [
+        diagnose.PastAttempt(1, 100.0, Cause("RANK_FAILED", PARAMS), 3700.0, first_step=1, last_step=reached),
+        diagnose.PastAttempt(2, 3800.0, resumed_from="/c" if from_step else "", from_step=from_step, first_step=first),
+    ]
+    told = diagnose.diagnose(facts(state, attempts=attempts, attempt=2))
+    return next((one.finding for one in told.findings if one.finding.code == "BEGAN_ANEW"), None)
+
+
+def test_after_a_restart_that_began_anew_what_was_lost_is_said() -> None:
+    found = restarted()
+    assert (found.level, found.params["lost"], found.params["before"]) == (Level.INFO, "1,240", 1)
+    text = messages.render_text("BEGAN_ANEW", "en", **{**found.params, "duration": "60 min"})[0]
+    assert text == ("Attempt 2 began where the task began: 1,240 steps of attempt 1 were lost, which had taken 60 min.")
+    told = restarted(from_step=1200)
+    assert (told.level, told.params["step"]) == (Level.WARN, "1,200"), "a checkpoint was there, and was not taken"
+    assert list(told.actions) == [build_action(ActionCode.CHANGE_FIELD, field="entrypoint.resume.args")]
+
+
+def test_an_attempt_that_resumed_has_lost_nothing_of_note() -> None:
+    assert restarted(from_step=1200, first=1200) is None
+    assert restarted(first=700) is None, "it found a checkpoint of its own"
+    assert restarted(reached=1) is None
+
+
+def test_what_each_restart_would_lose_is_a_finding_with_its_remedy() -> None:
+    loss = diagnose.RestartLoss(11_400.0, 300, "--resume_from_checkpoint {path}")
+    told = diagnose.diagnose(facts("running", restart_loss=loss))
+    [found] = [one.finding for one in told.findings]
+    assert told.healthy
+    assert (found.code, found.level, found.params["step"]) == ("RESTART_BEGINS_ANEW", Level.INFO, "300")
+    assert [(one.code, one.params) for one in found.actions] == [
+        ("CHANGE_FIELD", {"field": "entrypoint.resume.args", "to": "--resume_from_checkpoint {path}"})
+    ]
+    few = diagnose.diagnose(facts("running", restart_loss=diagnose.RestartLoss(599.0)))
+    assert few.findings == ()

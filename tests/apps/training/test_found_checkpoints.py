@@ -1,6 +1,7 @@
 """Restarts, retries and drills of scripts that know nothing of the platform, real processes on this machine: what they
 save is found, and a rule says how they take it."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from apps.training.logs.ingest import LogReader
 from apps.training.models import Checkpoint, CheckpointSource, Drill, Task
 from apps.training.presenters import checkpoint_marks
 from apps.training.reconcile import reconciler
+from apps.training.services import diagnosis
 from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskState
 from fermi.jobs.spec import Entrypoint, JobSpec, ResumeRule
 from tests.platform_process import free_port
@@ -253,6 +255,22 @@ def test_a_script_that_cannot_resume_is_told_of_with_what_would_be_lost(user: Us
     assert points["found"]
     assert points["found"].seconds
     assert points["found"].seconds > 0
+    tasks["found"].attempts.update(running_at=now() - timedelta(hours=3, minutes=10), ended_at=None)
+    told = diagnosis.diagnose_task(user, Task.objects.select_related("cluster").get(pk=tasks["found"].pk))
+    [(stored, actions)] = [one for one in told.findings if one[0].finding.code == "RESTART_BEGINS_ANEW"]
+    assert stored.finding.params["step"] == "20"
+    assert [one.action.params["to"] for one in actions] == ["--resume_from_checkpoint {path}"], "as its text declares"
+
+
+def test_an_attempt_that_ignored_the_checkpoint_says_what_was_lost(user: User, project: Project) -> None:
+    task = make(user, project, "nanogpt", "--crash", "--steps", "60")
+    until(advance, seconds=120, what="it is over")
+    task = Task.objects.select_related("cluster").get(pk=task.pk)
+    assert (task.attempt, first_step(task, 2)) == (2, 1)
+    told = diagnosis.diagnose_task(user, task)
+    [found] = [one.finding for one, _ in told.findings if one.finding.code == "BEGAN_ANEW"]
+    reached = task.metrics.filter(attempt=1, rank=0).order_by("-step").values_list("step", flat=True)[0]
+    assert (found.params["lost"], found.params["before"]) == (str(reached), 1)
 
 
 def test_what_the_script_announces_wins_over_what_is_found(user: User, project: Project) -> None:

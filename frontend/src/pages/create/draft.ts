@@ -364,6 +364,7 @@ export function setDraftField(draft: Draft, field: string, to: string): Draft {
   if (field === "distributedConfig.masterPort") return { ...draft, masterPort: to };
   if (field === "distributedConfig.runIn") return { ...draft, runIn: parseRunIn(to) };
   if (field === "preemptible") return { ...draft, preemptible: to === "true" };
+  if (field === "entrypoint.resume.args") return { ...draft, resume: { ...NO_RESUME, args: to.replaceAll(" ", "\n") } };
   return [...TEXT_FIELDS, ...CHOICE_FIELDS].includes(field)
     ? { ...draft, plain: { ...draft.plain, [field]: to } }
     : draft;
