@@ -61,9 +61,10 @@ class ViewError(OSError):
 
 class FileSystemView:
     """Descriptors of the namespaces; `shared_memory` and `processes` are its /dev/shm and /proc, for rules of Landlock.
-    `user` is -1 if root created it."""
+    `user` is -1 if root created it. `maker`: the process that has created them."""
 
-    def __init__(self, mount: int, shared_memory: int, processes: int, user: int = -1) -> None:
+    def __init__(self, maker: int, mount: int, shared_memory: int, processes: int, user: int = -1) -> None:
+        self.maker = maker
         self.mount, self.shared_memory, self.processes, self.user = mount, shared_memory, processes, user
 
     def enter(self) -> None:
@@ -75,7 +76,13 @@ class FileSystemView:
         self.close()
 
     def close(self) -> None:
-        """Close the descriptors. The namespaces live as long as a process is in them."""
+        """Close the descriptors. The namespaces live as long as a process is in them. The process that has created
+        them is collected, unless it was before: until then it is not waited for, because the end of a process that was
+        forked with the training stack takes a while."""
+        if self.maker:
+            with suppress(ChildProcessError):
+                os.waitpid(self.maker, 0)
+            self.maker = 0
         for descriptor in (self.mount, self.shared_memory, self.processes, self.user):
             if descriptor >= 0:
                 with suppress(OSError):
@@ -101,15 +108,15 @@ def make_view(paths: Mapping[str, str], named: Iterable[str], temporary: str) ->
         try:
             said, descriptors, _, _ = socket.recv_fds(ours, 4096, 4)
         finally:
-            os.waitpid(pid, 0)
             with suppress(OSError):
                 os.rmdir(os.path.join(temporary, "root"))
     if len(descriptors) < 3:
+        os.waitpid(pid, 0)
         number, _, what = said.decode(errors="replace").partition(" ")
         raise ViewError(int(number or 0), what or "the process that makes the view ended")
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    return FileSystemView(*descriptors)
+    return FileSystemView(pid, *descriptors)
 
 
 def _send_namespaces(stream: socket.socket, paths: Mapping[str, str], named: Iterable[str], temporary: str) -> NoReturn:
