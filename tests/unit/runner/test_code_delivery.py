@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import code_delivery, pod
-from fermi.runner.code_delivery import CodeDelivery
+from fermi.runner.code_delivery import CodeDelivery, check_out_code, is_delivered
+from tests import packages
 
 
 @contextmanager
@@ -78,3 +79,16 @@ def test_a_termination_message_keeps_file_and_end_of_the_error(monkeypatch, tmp_
     said = json.loads(data)
     assert (said["cause"], said["about"]["file"]) == ("CODE_PACKAGES_FAILED", "requirements.txt")
     assert said["about"]["why"].endswith("no compiler")
+
+
+def test_nothing_is_left_to_do_once_the_attempts_tree_is_set_up_and_needs_no_packages(tmp_path):
+    archives, tree = tmp_path / "archives", tmp_path / "task" / "code"
+    snapshot = packages.archive(archives, {"train.py": "", "requirements.txt": "tiny==1.0\n"})
+    code = {"snapshot": snapshot, "folder": str(archives / snapshot), "requirements": "off"}
+    spec = {"name": "task-x-1", "cwd": str(tree), "code": code}
+    assert not is_delivered(spec)
+    check_out_code(spec)
+    assert is_delivered(spec)
+    assert not is_delivered({**spec, "name": "task-x-2"})
+    for requirements in ("auto", "requirements.txt", "absent.txt"):
+        assert not is_delivered({**spec, "code": {**code, "requirements": requirements}})
