@@ -6,7 +6,8 @@ Lightning       MASTER_ADDR, MASTER_PORT and NODE_RANK (lightning 2.6, `fabric/p
                 with TORCHELASTIC_RUN_ID it would take the process for a rank of torchrun (`…/torchelastic.py`)
 Accelerate      a configuration file, which `accelerate launch` reads from its `--config_file` (accelerate 1.15 has no
                 variable for it, `commands/config/config_args.py`), and torchrun's variables, whose parser it uses
-DeepSpeed, MPI  a hostfile, one line `HOST slots=N` for each node (deepspeed 0.19, `launcher/runner.py`)
+DeepSpeed, MPI  a hostfile, one line `HOST slots=N` for each node (deepspeed 0.19, `launcher/runner.py`, which refuses
+                two lines of one host, and with `--no_ssh` connects to none)
 shell scripts   NNODES, NODE_RANK, NPROC_PER_NODE, MASTER_ADDR and MASTER_PORT, by custom
 
 A launcher gives its processes RANK, LOCAL_RANK and WORLD_SIZE; the launcher itself has none of them, because scripts
@@ -45,7 +46,6 @@ def build_launcher_env(spec: JobSpec, at: Placement, shared: Mapping[str, Value]
     }
     return {
         "PYTHONUNBUFFERED": "1",  # as for ranks, which run `python -u`
-        **({} if at.node.has_cuda else {"ACCELERATE_USE_CPU": "true"}),
         "PET_SHUTDOWN_TIMEOUT": grace,
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": grace,
         **kept,
@@ -62,8 +62,11 @@ def build_launcher_files(spec: JobSpec) -> dict[str, Value]:
     """Return the plan's files for launchers."""
     pieces: list[str | Late] = []
     files: dict[str, Value] = {}
+    addresses: set[str] = set()
     for at in place_nodes(spec.nodes, spec.master):
-        pieces += [Late.HEAD_HOST if at.node_rank == 0 else at.node.address, f" slots={at.node.processes}\n"]
+        address = at.node.name if at.node.address in addresses else at.node.address  # two nodes on one host
+        addresses.add(address)
+        pieces += [Late.HEAD_HOST if at.node_rank == 0 else address, f" slots={at.node.processes}\n"]
         files[ACCELERATE_NAME.format(node_rank=at.node_rank)] = _render_accelerate_config(spec, at)
     return {HOSTFILE_NAME: tuple(pieces), **files}
 

@@ -15,6 +15,10 @@ COMPILE_VARIABLE, COMPILE_FOLDER = "TORCH_EXTENSIONS_DIR", "torch_extensions"
 COMPILE_PATH: Value = (Late.FILES_DIR, f"/{COMPILE_FOLDER}")
 """Where an attempt compiles kernels, if its plan says so: the one folder among its files that ranks may write to."""
 
+CPU_VARIABLE = "ACCELERATE_USE_CPU"
+"""Without it, and without GPUs, each rank of Accelerate trains alone (`_prepare_backend` of accelerate 1.15
+`state.py`)."""
+
 
 def uses_compile_folder(node: NodePlan) -> bool:
     """Return whether the node's ranks compile kernels in the attempt's own folder; a task may name another one."""
@@ -90,8 +94,10 @@ def build_node_env(shared: Mapping[str, Value], placement: Placement) -> dict[st
     """Return the variables of a node's ranks. `shared`: the result of `build_job_env`, built once for all nodes."""
     node = placement.node
     threads = max(1, node.cpu_cores // node.processes) if node.has_cuda else 1
+    on_cpus = not node.has_cuda and shared["WORLD_SIZE"] != "1"
     env: dict[str, Value] = {
         "OMP_NUM_THREADS": str(threads),
+        **({CPU_VARIABLE: "true"} if on_cpus else {}),
         **network.build_node_env(node, str(shared["FERMI_BACKEND"]), infiniband=shared.get("NCCL_IB_DISABLE") == "0"),
         **shared,
         "LOCAL_WORLD_SIZE": str(node.processes),

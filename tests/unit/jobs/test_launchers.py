@@ -1,5 +1,7 @@
 """What a command finds that starts the ranks of its node itself."""
 
+from dataclasses import replace
+
 import pytest
 
 from fermi.jobs.spec import Entrypoint, Late, Plan
@@ -53,3 +55,22 @@ def test_a_task_that_starts_a_process_per_gpu_has_none_of_it() -> None:
     made = plugins.get_framework("ddp").plan(job("env-001", entrypoint=Entrypoint("train.py")))
     assert not [name for name in made.nodes[0].env if name.startswith("PET_")]
     assert "hostfile" not in made.files
+
+
+def test_the_hostfile_has_two_names_for_two_nodes_of_one_host() -> None:
+    spec = job("env-001", "env-003", entrypoint=COMMAND)
+    nodes = [replace(node, ip="10.0.0.7") for node in spec.nodes]
+    made = plugins.get_framework("ddp").plan(replace(spec, nodes=tuple(nodes)))
+    lines = "".join("10.0.0.7" if part is Late.HEAD_HOST else str(part) for part in made.files["hostfile"]).splitlines()
+    assert [line.split()[0] for line in lines] == ["10.0.0.7", nodes[1].name]
+
+
+@pytest.mark.parametrize("entrypoint", [COMMAND, Entrypoint("train.py")])
+def test_accelerate_is_told_that_ranks_without_gpus_train_together(entrypoint: Entrypoint) -> None:
+    spec = job("env-001", "env-003", entrypoint=entrypoint)
+    together = plugins.get_framework("ddp").plan(spec)
+    on_gpus = plugins.get_framework("ddp").plan(
+        replace(spec, nodes=tuple(replace(node, emulated=False) for node in spec.nodes))
+    )
+    assert [node.env.get("ACCELERATE_USE_CPU") for node in together.nodes] == ["true", "true"]
+    assert [node.env.get("ACCELERATE_USE_CPU") for node in on_gpus.nodes] == [None, None]
