@@ -17,6 +17,7 @@ from fermi.jobs.causes import (
 from fermi.jobs.spec import Cause, RankStatus
 from fermi.runner import first_failure
 from fermi.runner.activity import MAX_IDLE_SECONDS, will_never_end
+from fermi.runner.exit_codes import to_process_code
 
 MAX_NAMED = 8
 RUNNER_CAUSES = frozenset(
@@ -115,8 +116,8 @@ def build_rank_cause(
     culprit: first_failure.RankEnd, location: dict[str, object], earlier_ends: Sequence[first_failure.RankEnd] = ()
 ) -> Cause:
     """Return the cause for the rank that failed first. `earlier_ends`: ranks that had ended with 0 before."""
-    if culprit.exit_code < 0:
-        return Cause("RANK_KILLED", {**location, "signal": get_signal_name(-culprit.exit_code)})
+    if culprit.exit_code < 0 or first_failure.was_killed(culprit.exit_code):
+        return Cause("RANK_KILLED", {**location, "signal": get_signal_name(-to_process_code(culprit.exit_code))})
     location = {**location, "exitCode": culprit.exit_code}
     if not earlier_ends:
         return Cause("RANK_FAILED", location)

@@ -20,6 +20,8 @@ import signal
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from fermi.runner.exit_codes import to_process_code
+
 CAUSE_TOLERANCE_SECONDS = 5.0
 """How much later a cause may seem to have ended than its consequence: clocks of hosts differ, and kernels report late.
 """
@@ -108,8 +110,10 @@ def find_first_failure(ends: Iterable[RankEnd]) -> RankEnd | None:
 
 
 def was_killed(exit_code: int) -> bool:
-    """Return True if the rank was killed by a signal that explains its peers' errors."""
-    return exit_code < 0 and -exit_code not in UNINFORMATIVE_SIGNALS
+    """Return True if the rank was killed by a signal that explains its peers' errors; a program around it (`uv run`, a
+    shell) reports the signal n as the exit code 128 + n."""
+    code = to_process_code(exit_code)
+    return code < 0 and -code not in UNINFORMATIVE_SIGNALS
 
 
 def may_have_caused(first: float, later: float) -> bool:

@@ -43,6 +43,8 @@ def judged(*ranks: RankStatus) -> tuple[object, ...] | None:
         ([rank(0, None), rank(1, 0, 10.0)], None),
         ([rank(0, 1, 10.1), rank(1, 1, 10.0)], ("RANK_FAILED", 1)),
         ([rank(0, 1, 10.0), rank(1, -9, 10.2)], ("RANK_KILLED", 1)),
+        ([rank(0, 1, 10.0), rank(1, 137, 10.2)], ("RANK_KILLED", 1)),  # by a program around it
+        ([rank(0, 1, 10.0), rank(1, 143, 10.2)], ("RANK_FAILED", 0)),
         ([rank(0, 1, 10.0), rank(1, -9, 60.0)], ("RANK_FAILED", 0)),
         # an abort is what gloo and NCCL do when a peer is gone
         ([rank(0, -6, 10.2), rank(1, 1, 10.0)], ("RANK_FAILED", 1)),
