@@ -26,9 +26,10 @@ class RankFiles(NamedTuple):
     records: int
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables for a rank."""
+        """Return the variables for a rank, which this process is: what it starts may have closed what it inherits
+        (`conda run`), and finds the files through it."""
         path = os.pathsep.join(filter(None, [SITE_FOLDER, env.get("PYTHONPATH", "")]))
-        descriptors = f"{self.page},{self.stacks},{self.records}"
+        descriptors = f"{self.page},{self.stacks},{self.records},{os.getpid()}"
         return {PULSE_VARIABLE: descriptors, "PYTHONPATH": path, RANK_VARIABLE: env.get("RANK", "")}
 
     def inherit(self) -> None:
@@ -53,13 +54,11 @@ class LauncherFiles(NamedTuple):
     outputs: Sequence[int]
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables for this process, which is the launcher: its processes may close what they inherit, and
-        find the files through it."""
+        """Return the variables for this process, which is the launcher."""
         device, inode = self.output
         files = [",".join(map(str, (*one, log))) for one, log in zip(self.ranks, (-1, *self.outputs))]  # noqa: B905
-        found = self.own.environment(env)
         named = ";".join([str(os.getpid()), str(self.first), f"{device}:{inode}", *files])
-        return {**found, PULSE_VARIABLE: f"{found[PULSE_VARIABLE]},{os.getpid()}", RANKS_VARIABLE: named}
+        return {**self.own.environment(env), RANKS_VARIABLE: named}
 
     def inherit(self) -> None:
         """Make the descriptors inheritable, in the child that executes the program."""

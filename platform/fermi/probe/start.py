@@ -17,23 +17,19 @@ def start() -> ProgressWriter | None:
     that matters."""
     if PULSE_VARIABLE not in os.environ:
         return None
-    page, stacks, queue, *watcher = map(int, os.environ[PULSE_VARIABLE].split(","))
+    page, stacks, queue, holder = map(int, os.environ[PULSE_VARIABLE].split(","))
     ranks = InnerRanks.from_env(os.environ)
     local_rank = ranks.find_local_rank() if ranks else None
     if ranks and local_rank is not None:
         page, stacks, queue = ranks.open_files(local_rank)
     elif not _are_ours(page, stacks, queue):
-        if not watcher:
-            return None
-        # what started this process has closed them; its own are still open
+        # what started this process has closed them; those of the rank's first process are still open
         page, stacks, queue = (
-            os.open(f"/proc/{watcher[0]}/fd/{one}", os.O_RDWR | os.O_APPEND) for one in (page, stacks, queue)
+            os.open(f"/proc/{holder}/fd/{one}", os.O_RDWR | os.O_APPEND) for one in (page, stacks, queue)
         )
         if not _are_ours(page, stacks, queue):
             return None
     pulse = ProgressWriter(page, stacks, queue, ranks, local_rank)
-    if pulse.mine and not watcher:
-        os.environ[PULSE_VARIABLE] = f"{page},{stacks},{queue},{os.getpid()}"
     os.register_at_fork(after_in_child=pulse.forked)
     records.open_queue(queue)
     os.register_at_fork(after_in_child=records.forked)

@@ -372,6 +372,19 @@ def test_a_python_that_ignores_the_environment_runs_without_a_probe(start, optio
     assert (one.code, one.text) == (0, "runs\n")
 
 
+def test_a_rank_behind_a_program_that_closes_what_it_inherits_is_followed(start):
+    """As `conda run` does, whose own interpreter may have no probe."""
+    closes = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:], close_fds=True))"
+    module(start.folder, "deepspeed.runtime.engine", ENGINE)
+    module(start.folder, "steps", STEPS)
+    one = start(
+        "import steps\nsteps.train(3)",
+        command=["bash", "-c", f"{sys.executable} -I -c '{closes}' {sys.executable} train.py"],
+    )
+    told = one.wait()
+    assert (one.code, told and told.step) == (0, 3)
+
+
 def test_an_invalid_page_is_ignored(start):
     one = start("print('runs')", command=["bash", "-c", f"exec 3>&- 4>&-; FERMI_PULSE=1,2,2 {sys.executable} train.py"])
     one.wait()
