@@ -2,8 +2,11 @@
 
 Read from their own parsers: torch 2.13 `torch/distributed/run.py` and `launch.py`, accelerate 1.15
 `commands/launch.py`, deepspeed 0.19 `launcher/runner.py`, horovod `runner/launch.py`, lightning-fabric 2.6 `cli.py`, uv
-0.13 `uv run --help`. The options of `srun`, `mpirun` and `conda run` are the usual ones, not all: a command with
-another option is run as it is. Names stand without their dashes, with `-` for `_`. Pure.
+0.13 `uv run --help`, conda 26 `conda/cli/main_run.py`, micromamba `micromamba/src/run.cpp`, Slurm 26.11
+`src/common/slurm_opt.c` (those that srun sets) with the options of the plugin Pyxis. `mpirun` is one of several: Open
+MPI 4.1 (`mpirun --help CATEGORY`), Open MPI 5, whose parser is PRRTE's `src/mca/schizo/prte` and `…/ompi`, and MPICH
+4.0 (`mpiexec.hydra --help`); what takes a value in one of them alone is in no table. A command with an option that its
+table does not have is run as it is. Names stand without their dashes, with `-` for `_`. Pure.
 """
 
 import re
@@ -14,12 +17,14 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`flags` have no value, `values` have one, and `pairs` two. `abbreviated`: argparse accepts the beginning of a
-    name where it is the only one that begins so."""
+    """`flags` have no value, `values` have one, and `pairs` two; `optional` have one only where it is in the same word
+    (`--nice=5`, `-K0`). `abbreviated`: argparse and getopt_long(3) accept the beginning of a name where it is the only
+    one that begins so."""
 
     flags: frozenset[str]
     values: frozenset[str]
     pairs: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
     abbreviated: bool = False
 
 
@@ -139,43 +144,65 @@ HOROVODRUN = Options(
 
 MPIRUN = Options(
     list_names(
-        "h help V version v verbose q quiet allow-run-as-root oversubscribe nooversubscribe use-hwthread-cpus"
-        " report-bindings bind-to-core bind-to-socket bind-to-none bycore bysocket byslot bynode tag-output"
-        " timestamp-output merge-stderr-to-stdout stream-buffering pernode nolocal display-map"
-        " display-allocation do-not-launch enable-recovery disable-recovery continuous genvall envall genvnone"
-        " envnone l prepend-rank use-hwthread-cpus mpich2 sync xml index-argv-by-rank forward-signals"
+        "d h l q s V v allow-run-as-root bind-to-core bind-to-socket bycore bynode byslot bysocket"
+        " continuous daemonize debug debug-daemons debug-daemons-file debug-devel disable-auto-cleanup"
+        " disable-hostname-propagation disable-recovery disable-x display-allocation display-comm"
+        " display-comm-finalize display-devel-allocation display-devel-map display-diffable-map display-map"
+        " do-not-connect do-not-launch do-not-resolve enable-instant-on-support enable-recovery enable-x"
+        " envall envnone fwd-mpirun-port genvall genvnone get-stack-traces help hetero-nodes include-pmix"
+        " index-argv-by-rank info leave-session-attached merge-stderr-to-stdout no-aggregate-help"
+        " no-app-prefix no-ready-msg nolocal nooversubscribe noprefix novm output-proctable oversubscribe"
+        " pernode pmi-port preload-binary prepend-rank print-all-exitcodes profile quiet report-bindings"
+        " report-child-jobs-separately report-state-on-timeout set-cwd-to-session-dir set-sid show-progress"
+        " skip-launch-node soft stop-in-init stop-on-exec sync system-server system-server-first"
+        " system-server-only tag-output timestamp-output tree-spawn tv uniform-nodes use-hwthread-cpus"
+        " use-regexp verbose version xml"
     ),
     list_names(
-        "np n c N npernode npersocket ppn perhost host hosts H hostfile machinefile f default-hostfile"
-        " rankfile rf x map-by rank-by bind-to output output-filename output-proctable prefix wdir wd path"
-        " timeout am tune mca-base-env-list launcher rmk iface interface launch-agent plm-rsh-agent bootstrap"
-        " binding bind-to slot-list cpu-set cpu-list stdin report-uri report-pid report-child-jobs-separately"
-        " max-restarts envlist genvlist runtime-options dvm personality pset app configfile outfile-pattern"
-        " errfile-pattern"
+        "c f H N n x add-host add-hostfile am amca app app-pmix-prefix bind-to binding bindto cartofile cf"
+        " configfile cpu-list cpu-set cpus-per-proc cpus-per-rank debugger default-hostfile demux display"
+        " dvm-uri envlist errfile-pattern exec-agent file forward-signals genvlist gpu-support gpus-per-proc"
+        " hnp host hostfile hostlist hosts iface initial-errhandler interface keepalive launch-agent"
+        " launcher launcher-exec localhost machinefile map-by mapby max-restarts max-vm-size"
+        " mca-base-env-list membind memory-alloc-kinds nameserver namespace np npernode npersocket"
+        " num-connect-retries ompi-server order-nodes outfile-pattern output output-directory"
+        " output-filename path perhost personality plm-rsh-agent pmix-prefix ppn ppr prefix preload-files"
+        " prepend-pattern pset pubsub-server rank-by rankby rankfile report-events report-pid report-uri rf"
+        " rmk rtos runtime-options session-id singleton slot-list spawn-timeout stdin stream-buffering"
+        " timeout tmpdir topolib tune usize wait-to-connect wd wdir with-ft xml-file xterm"
     ),
-    list_names("mca gmca omca pmixmca prtemca env genv"),
+    list_names("mca gmca omca gomca pmixmca gpmixmca prtemca gprtemca env genv"),
 )  # fmt: skip
 
 SRUN = Options(
     list_names(
-        "h help usage E preserve-env H hold I K k no-kill l label O overcommit pty Q quiet s oversubscribe"
-        " exact overlap u unbuffered v verbose V version X disable-status contiguous reboot spread-job"
-        " use-min-nodes whole parallel async multi-prog no-allocate Z"
+        "E H h l O Q s u V v X Z async consolidate-segments container-entrypoint container-entrypoint-log"
+        " container-mount-home container-readonly container-remap-root container-writable contiguous"
+        " debugger-test disable-status exact help hold interactive label multi-prog no-allocate"
+        " no-container-entrypoint no-container-mount-home no-container-remap-root overcommit oversubscribe"
+        " parsable preserve-env quiet quit-on-interrupt reboot spread-job spread-segments stepmgr test-only"
+        " unbuffered usage use-min-nodes verbose version wait-for-children whole"
     ),
     list_names(
-        "A account acctg-freq b begin B extra-node-info bb bbf bcast c cpus-per-task cpu-bind cpu-freq"
-        " cpus-per-gpu C constraint clusters M comment container container-id container-image container-mounts"
-        " container-workdir container-name container-env container-mount-home core-spec S cores-per-socket d"
-        " dependency D chdir delay-boot distribution m e error epilog export export-file external-launcher"
-        " extra F nodefile G gpus gpu-bind gpu-freq gpus-per-node gpus-per-socket gpus-per-task gres"
-        " gres-flags hint i input immediate J job-name jobid jobname kill-on-bad-exit L licenses mail-type"
-        " mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus mpi N nodes n ntasks network nice"
-        " ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres o output open-mode"
-        " p partition power prefer priority profile prolog propagate q qos r relative reservation resv-ports"
-        " signal slurmd-debug sockets-per-node stepmgr switches t time task-epilog task-prolog T threads"
-        " thread-spec threads-per-core time-min tmp tree-width treewidth tres-bind tres-per-task uid gid W"
-        " wait w nodelist wckey x exclude"
+        "A B b C c D d e F G i J L M m N n o p q r S T t W w x accel-bind account acctg-freq autocomplete"
+        " bb bbf bcast-exclude begin chdir cluster cluster-constraint clusters comment constraint container"
+        " container-env container-id container-image container-mounts container-name container-save"
+        " container-workdir context core-spec cores-per-socket cpu-bind cpu-freq cpus-per-gpu cpus-per-task"
+        " deadline delay-boot dependency distribution epilog error exclude export export-file extra"
+        " extra-node-info gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres"
+        " gres-flags het-group hint ignore-signals input job-name jobid licenses mail-type mail-user"
+        " mcs-label mem mem-bind mem-per-cpu mem-per-gpu mem-update mincpus mpi msg-timeout network nodefile"
+        " nodelist nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket"
+        " ntasks-per-tres open-mode output pack-group partition power prefer priority profile prolog qos"
+        " relative reservation resources runtime segment signal slurmd-debug sockets-per-node switches"
+        " task-epilog task-prolog tasks-per-node thread-spec threads threads-per-core time time-min tmp"
+        " treewidth tres-bind tres-per-task uid wait wckey"
     ),
+    optional=list_names(
+        "I K k bcast compress exclusive external-launcher immediate kill-on-bad-exit nice no-kill"
+        " oom-kill-step overlap propagate pty resv-ports send-libs x11"
+    ),
+    abbreviated=True,
 )  # fmt: skip
 
 UV_RUN = Options(
@@ -198,8 +225,9 @@ UV_RUN = Options(
 )
 
 CONDA_RUN = Options(
-    list_names("h help v verbose dev debug-wrapper-scripts live-stream no-capture-output s"),
-    list_names("n name p prefix cwd e env a attach"),
+    list_names("h help v verbose dev debug-wrapper-scripts live-stream no-capture-output s d detach clean-env"),
+    list_names("n name p prefix cwd e env a attach label r root-prefix"),
+    abbreviated=True,
 )
 
 PYTHON = Options(list_names("b bb B d E h i I O OO P q s S u v V VV x"), list_names("W X check-hash-based-pycs m c"))
@@ -248,7 +276,7 @@ def parse_options(words: Sequence[str], table: Options) -> ParsedOptions:
         written, equals, value = word.partition("=")
         name = _resolve_name(written, table)
         index += 1
-        if name in table.flags:
+        if name in table.flags or name in table.optional:
             found.append(Option(name, value, word))
         elif name in table.values or name in table.pairs:
             count = (2 if name in table.pairs else 1) - bool(equals)
@@ -265,7 +293,7 @@ def parse_options(words: Sequence[str], table: Options) -> ParsedOptions:
 def _resolve_name(written: str, table: Options) -> str:
     """Return the table's name of an option as it is written; the name itself where the table has none."""
     name = re.sub("_", "-", written.lstrip("-")) if len(written) > 2 else written.lstrip("-")
-    known = table.flags | table.values | table.pairs
+    known = table.flags | table.values | table.pairs | table.optional
     if name in known or not table.abbreviated or not written.startswith("--"):
         return name
     begins = [one for one in known if one.startswith(name) and len(one) > 1]
@@ -278,9 +306,9 @@ def _split_attached(word: str, table: Options) -> list[Option]:
         return []
     found: list[Option] = []
     for at in range(1, len(word)):
-        if word[at] in table.values:
+        if word[at] in table.values or (word[at] in table.optional and at + 1 < len(word)):
             return [*found, Option(word[at], word[at + 1 :].removeprefix("="), word)] if at + 1 < len(word) else []
-        if word[at] not in table.flags:
+        if word[at] not in table.flags | table.optional:
             return []
         found.append(Option(word[at], "", word))
     return found

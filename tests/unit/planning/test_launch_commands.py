@@ -69,11 +69,15 @@ COMMANDS = [
     ("horovodrun -np 4 -H h:4 python train.py", "4x1 horovod | train.py"),
     ("horovodrun --num-proc 8 -H a:4,b:4 --network-interface eth0 --blacklist-cooldown-range 1 2 python -u train.py --e 3", "4x2 horovod | train.py --e 3"),
     ("mpirun -np 4 --allow-run-as-root -x NCCL_DEBUG=INFO -x PATH -mca btl ^openib -bind-to none python train.py", "4x? | NCCL_DEBUG=INFO train.py"),
+    ("mpirun -np 2 --tag-output --stream-buffering 1 --display map --prtemca a b --report-child-jobs-separately python train.py", "2x? | train.py"),
+    ("mpiexec.hydra -n 2 -launcher fork -print-all-exitcodes -prepend-rank -usize 4 python train.py", "2x? | train.py"),
     ("mpirun -n 8 -hosts a,b -ppn 4 -genv A 1 python3 train.py", "4x2 | A=1 train.py"),
     ("mpiexec -n 2 bash run.sh", "2x? | $ bash run.sh"),
     ("srun -N2 --ntasks-per-node=8 --gpus-per-node=8 -p gpu -t 1:00 -lu python -u train.py --rank $SLURM_PROCID --world-size $SLURM_NTASKS", "8x2 | train.py --rank '{rank}' --world-size '{world_size}'"),
     ("srun --nodes=4 --ntasks-per-node=1 bash -c 'torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 --node_rank $SLURM_NODEID train.py'", "8x4 | train.py"),
     ("srun --ntasks-per-node=1 -N 2 bash run.sh", "?x2 | node: $ bash run.sh"),
+    ("srun --kill-on-bad-exit --exclusive -K1 -k --nice=5 --ntasks-per-n 2 --container-mount-home python train.py", "2x? | train.py"),
+    ("srun --container-image img.sqsh --container-mounts a:b --no-container-remap-root python train.py", "?x? | train.py"),
     ("srun --gres=gpu:a100:4 --export=ALL,A=b python train.py", "4x? | A=b train.py"),
     # Python itself
     ("python train.py", "?x? | train.py"),
@@ -101,6 +105,7 @@ COMMANDS = [
     ("uv run --with 'transformers>4' --python 3.12 python -m pkg.train", "?x? | $ uv run --with 'transformers>4' --python 3.12 python -m pkg.train"),
     ("uv run -m pkg.train", "?x? | $ uv run python -m pkg.train"),
     ("uv run torchrun --nproc_per_node 2 train.py", "2x? | $ uv run python train.py"),
+    ("micromamba run -r /opt/m -n env --clean-env -e A=b python train.py", "?x? | $ micromamba run -r /opt/m -n env --clean-env -e A=b python train.py"),
     ("conda run -n env --no-capture-output python train.py", "?x? | $ conda run -n env --no-capture-output python train.py"),
     ("poetry run python train.py", "?x? | $ poetry run python train.py"),
     ("nsys profile -o x torchrun --nproc_per_node 2 train.py", "2x? | $ nsys profile -o x python train.py"),
@@ -262,7 +267,8 @@ def test_no_option_has_a_value_and_none() -> None:
     assert len(tables) >= 9
     for table in tables:
         assert not table.flags & table.values
-        assert not (table.flags | table.values) & table.pairs
+        assert not (table.flags | table.values) & (table.pairs | table.optional)
+        assert not table.pairs & table.optional
 
 
 def test_torchruns_options_are_those_of_its_parser() -> None:
