@@ -17,7 +17,7 @@ from apps.catalog import sources
 from apps.clusters import paths
 from apps.clusters.models import Cluster
 from apps.training.models import Task
-from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, TREE_FOLDER, TREES_FOLDER
+from fermi.jobs.user_paths import TASK_FOLDERS, TREE_FOLDER, TREES_FOLDER
 
 AUTO = "auto"
 """Stands for the newest checkpoint of the task, which its trainer finds itself."""
@@ -52,7 +52,7 @@ def resolve_announced_path(cluster: Cluster, task_id: str, path: str) -> str:
     if path and not os.path.isabs(path) and tree.is_dir():
         return os.path.normpath(tree / path)
     plain, found = paths.normalize_path(path), paths.to_platform_path(cluster, path)
-    for folder in (CHECKPOINTS_FOLDER, TREES_FOLDER) if found == plain else ():
+    for folder in TASK_FOLDERS if found == plain else ():
         _, own, rest = plain.partition(f"/{folder}/{task_id}/")
         if own:
             return str(settings.DATA_DIR / folder / task_id / rest)
@@ -70,7 +70,7 @@ def _make_owner_lookup() -> Callable[[Path], str]:
     """Return a function from a path to the id of the task that owns its folder, or ANY_OWNER for what every script may
     read (the open folders, and everything outside of the data directory), or PLATFORM_OWNER for the rest. Links of the
     top folders are resolved once, here."""
-    of_tasks = [top for folder in (CHECKPOINTS_FOLDER, TREES_FOLDER) for top in _list_names(settings.DATA_DIR / folder)]
+    of_tasks = [top for folder in TASK_FOLDERS for top in _list_names(settings.DATA_DIR / folder)]
     everything, open_to_all = _list_names(settings.DATA_DIR), sources.list_open_folders()
 
     def owner(path: Path) -> str:

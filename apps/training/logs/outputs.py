@@ -9,7 +9,7 @@ from apps.files.services import outputs
 from apps.training.models import Checkpoint, Task
 from apps.training.states import FINAL_STATES
 from fermi.engines.safe_tree import SafeTree
-from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, TREE_FOLDER, TREES_FOLDER
+from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, OUTPUTS_FOLDER, TREE_FOLDER, TREES_FOLDER
 
 
 def update_outputs() -> None:
@@ -29,7 +29,8 @@ def locate_checkpoint(task: Task, path: str) -> tuple[SafeTree, str]:
     if not Checkpoint.objects.filter(task=task, path=path).exists():
         raise ApiError(404, "CHECKPOINT_NOT_FOUND", "path", path=path)
     for top in (settings.DATA_DIR, settings.DATA_DIR.resolve()):
-        for own in (Path(top, CHECKPOINTS_FOLDER, task.pk), Path(top, TREES_FOLDER, task.pk, TREE_FOLDER)):
+        tree = Path(top, TREES_FOLDER, task.pk, TREE_FOLDER)
+        for own in (Path(top, CHECKPOINTS_FOLDER, task.pk), tree, Path(top, OUTPUTS_FOLDER, task.pk)):
             if own in Path(path).parents:
                 return SafeTree(own), str(Path(path).relative_to(own))
     raise ApiError(409, "CHECKPOINT_ELSEWHERE", "path", path=path)

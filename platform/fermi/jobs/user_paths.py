@@ -13,6 +13,8 @@ OUTPUTS_FOLDER = "outputs"
 """In the data directory: a folder for each task's other outputs."""
 TREES_FOLDER, TREE_FOLDER = "trees", "code"
 """In the data directory: a folder for each task that brings code; in it, the folder that its ranks start in."""
+TASK_FOLDERS = (CHECKPOINTS_FOLDER, TREES_FOLDER, OUTPUTS_FOLDER)
+"""Folders of the data directory with a folder for each task, in which its checkpoints may be."""
 HOMES_FOLDER = "homes"
 """In the data directory: a folder for each project, which is HOME of its tasks and keeps what libraries cache there."""
 FILES_FOLDER = "files"
@@ -24,7 +26,7 @@ def find_task_folder(data_dir: Path, path: str) -> Path | None:
     `path` may read. Links are not followed: a script can change those in its folder at any time, but not the folder
     itself. None where the path is in no task's folder."""
     clean = Path(os.path.normpath(path))
-    for top in (data_dir / CHECKPOINTS_FOLDER, data_dir / TREES_FOLDER):
+    for top in (data_dir / folder for folder in TASK_FOLDERS):
         if top in clean.parents:
             return top / clean.relative_to(top).parts[0]
     return None

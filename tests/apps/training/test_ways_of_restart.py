@@ -3,6 +3,7 @@ that the request has: real processes on this machine."""
 
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from apps.training.drills import runs
 from apps.training.logs.ingest import LogReader
 from apps.training.models import Checkpoint, Drill, Task
 from apps.training.reconcile import reconciler
-from apps.training.services import actions, pause, restart
+from apps.training.services import actions, pause, restart, retention
 from apps.training.services.create import retry_task, submit_request
 from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskState
 from tests.polling import until
@@ -133,8 +134,9 @@ def assert_resumed(task: Task, step: int, attempt: int = 2) -> None:
     assert min(task.metrics.filter(attempt=attempt, rank=0).values_list("step", flat=True)) == step + 1
 
 
-def test_after_a_crash(user: User, project: Project) -> None:
-    assert_resumed(finish(submit(user, "--once=crash")), 40)
+@pytest.mark.parametrize("folder", ["{checkpoint_dir}", "{output_dir}/run"])
+def test_after_a_crash(user: User, project: Project, folder: str) -> None:
+    assert_resumed(finish(submit(user, "--once=crash", f"--out={folder}")), 40)
 
 
 def test_after_a_pause(user: User, project: Project) -> None:
@@ -179,8 +181,8 @@ def test_after_the_loss_went_bad_from_before_that(user: User, project: Project) 
     assert_resumed(task, 40)
 
 
-def test_with_a_retry_and_in_a_new_task_that_names_a_checkpoint(user: User, project: Project) -> None:
-    first = submit(user, "--once=crash", maxRestarts=0)
+def test_with_a_retry_and_in_a_new_task_that_names_a_checkpoint(user: User, project: Project, settings: Any) -> None:
+    first = submit(user, "--once=crash", "--out={output_dir}/run", maxRestarts=0)
     advance_until(lambda: Task.objects.get(pk=first.pk).state == TaskState.FAILED, "it has failed")
     again = retry_task(user, first.pk)
     finish(again)
@@ -190,6 +192,11 @@ def test_with_a_retry_and_in_a_new_task_that_names_a_checkpoint(user: User, proj
     other = submit_request(user, json.loads(json.dumps(request)))
     finish(other)
     assert_resumed(other, 20, attempt=1)
+    Task.objects.update(ended_at=now() - timedelta(days=40))
+    settings.TASKS_KEEP_DAYS = 30
+    retention.delete_expired_tasks()
+    assert Path(earlier).exists(), "another task goes on from it"
+    assert Task.objects.filter(pk=first.pk).exists()
 
 
 def test_in_a_drill(user: User, project: Project) -> None:

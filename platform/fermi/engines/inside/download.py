@@ -149,7 +149,11 @@ def check_checkpoint_complete(data_dir: Path, path: str) -> list[Problem]:
 
 def is_checkpoint_complete(data_dir: Path, path: str) -> bool:
     """Return whether all files of a task's checkpoint have been downloaded, as far as nodes have reported them."""
-    for kind, top, below in (("checkpoints", CHECKPOINTS_FOLDER, ""), ("code", TREES_FOLDER, f"{TREE_FOLDER}/")):
+    for kind, top, below in (
+        ("checkpoints", CHECKPOINTS_FOLDER, ""),
+        ("code", TREES_FOLDER, f"{TREE_FOLDER}/"),
+        ("outputs", OUTPUTS_FOLDER, ""),
+    ):
         folder = f"{data_dir / top}/"
         if not path.startswith(folder):
             continue

@@ -18,7 +18,7 @@ from typing import Any
 from fermi.engines.inside.download import TransferLimits
 from fermi.engines.safe_tree import SafeTree, SafeTreeEntry
 from fermi.jobs.spec import JobSpec
-from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, TREE_FOLDER, TREES_FOLDER
+from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, TASK_FOLDERS, TREE_FOLDER, TREES_FOLDER
 from fermi.runner.run_names import parse_run_name
 from fermi.schema import humanize
 
@@ -67,7 +67,7 @@ def find_upload_problem(job: JobSpec, data_dir: Path, limits: TransferLimits, *r
     if closed:
         return {"path": closed}
     resume = _split_below(job.resume_from, roots)
-    own = resume and len(resume) > 2 and resume[0] in (CHECKPOINTS_FOLDER, TREES_FOLDER) and resume[1] != job.task_id
+    own = resume and len(resume) > 2 and resume[0] in TASK_FOLDERS and resume[1] != job.task_id
     for paths, limit in ((wanted, limits.data), (["/".join(resume or ())] if own else [], limits.folder)):
         size = count = 0
         for item in (item for path in paths for item in _iterate_below(data_dir, path)):
@@ -95,7 +95,7 @@ def _iterate_files(order: Mapping[str, Any], data_dir: Path) -> Iterator[UploadF
     task, root, resume = parse_run_name(order["name"])[0], order["root"].rstrip("/"), str(order.get("resume") or "")
     below = resume.removeprefix(f"{root}/") if root and resume.startswith(f"{root}/") else ""
     top, tree = f"{CHECKPOINTS_FOLDER}/{task}", f"{TREES_FOLDER}/{task}/{TREE_FOLDER}"
-    if below.startswith((f"{CHECKPOINTS_FOLDER}/", f"{TREES_FOLDER}/")):
+    if below.startswith(tuple(f"{folder}/" for folder in TASK_FOLDERS)):
         yield from _iterate_below(data_dir, below)
     if below.startswith((f"{top}/", f"{tree}/")):
         yield from (item for item in _iterate_folder(data_dir, top) if item.entry.size <= MAX_SMALL_BYTES)
