@@ -14,7 +14,9 @@ watchers only the one that owns the task now stores at all (`logs.sharding`).
 So that a month on many GPUs stays a small table: of each kind of line (the same metric names) a rank's first points are
 all kept, 10,000 of rank 0 and 500 of each other; from there on every second, later every third, …, and always the
 newest, which goes when the next one comes. That is 100,000 rows for 10 million lines, and it depends on nothing but the
-lines' order. Events: 10,000 per rank and attempt; checkpoints all.
+lines' order. With many kinds of lines, or many names in each, fewer of each are kept (`_LogTail.get_dense_points`): a
+script that invents names cannot fill the database. Events: 10,000 per rank and attempt; checkpoints that a runner
+found: the newest 10,000 of the task; announced checkpoints all.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from fermi.jobs.spec import RankProgress
 from fermi.metrics import json_lines, points
 from fermi.metrics.bars import find_bars
 from fermi.metrics.known_patterns import DeclaredPattern
-from fermi.metrics.parameters import ParameterValue
+from fermi.metrics.parameters import MAX_PARAMETERS, ParameterValue
 from fermi.metrics.points import Point
 from fermi.metrics.records import FoundCheckpoint, Media, Record, parse_record
 from fermi.metrics.sources import HiddenSeries, SourceMerger, find_loss
@@ -66,7 +68,12 @@ MAX_UNSTORED_BYTES = 1 << 20
 
 DENSE_POINTS_RANK_0, DENSE_POINTS_OTHER_RANKS = 10_000, 500
 MAX_LINE_KINDS = 1024  # more than that share their counts
-MAX_EVENTS = 10_000
+DENSE_POINTS_ALL_KINDS, DENSE_VALUES_ALL_KINDS = 20, 400
+"""Of all kinds of a rank's lines together, so many times as many points and values as of one."""
+MIN_DENSE_POINTS = 20
+MAX_SOURCES, MAX_PROMPTS = 32, 1000
+"""Of a rank and attempt: further trackers, and questions, are left out."""
+MAX_EVENTS = MAX_FOUND_CHECKPOINTS = 10_000
 DENSE_MEDIA, MAX_MEDIA = 100, 2000
 MAX_HOLD_SECONDS = 15.0
 """Longest time, in seconds, that a Trainer's first line waits for a progress report of the probe; pods report every ten
@@ -76,6 +83,8 @@ BAR_SECONDS = 2.0
 MAX_UNIX_SECONDS = 250_000_000_000.0
 """The end of a training that is later is not stored: a date has four digits for the year."""
 MAX_PATH_LENGTH, MAX_LAYOUT_LENGTH = 500, 20
+
+OWN_SOURCES = ("runner", points.FILE)
 
 KNOWN_EVENTS: dict[str, tuple[str, ...]] = {
     "started": (),
@@ -347,7 +356,11 @@ class LogReader:
                     "attempt", "step", "size_bytes", "val_loss", "at", "source", "layout", "nodes", "is_complete"
                 ],
             )  # fmt: skip
-            for rank, source, found in parsed.parameters:
+            if parsed.found:
+                rows = Checkpoint.objects.filter(task_id=self._task_id, source=CheckpointSource.RUNNER)
+                over = list(rows.order_by("-at", "-pk").values_list("pk", flat=True)[MAX_FOUND_CHECKPOINTS:])
+                Checkpoint.objects.filter(pk__in=over).delete()
+            for (rank, source), found in parsed.parameters.items():
                 store_parameters(self._task_id, found, source, replaces=rank == 0)
             if parsed.media:
                 self._store_media(parsed)
@@ -384,15 +397,17 @@ class LogReader:
 
     def _remove_hidden(self, parsed: _ParsedRows) -> None:
         """Remove the values that a better source reports as well, from stored rows and from those to be stored."""
+        names: dict[tuple[int, str], set[str]] = {}
         for rank, series in parsed.hidden:
             parsed.remove_series(rank, series)
+            names.setdefault((rank, series.source), set()).add(series.name)
+        for (rank, source), hidden in names.items():  # each row is written once, however many of its names go
             rows = MetricPoint.objects.filter(
-                task_id=self._task_id, attempt=self._attempt, rank=rank, source=series.source,
-                values__has_key=series.name,
-            )  # fmt: skip
+                task_id=self._task_id, attempt=self._attempt, rank=rank, source=source, values__has_any_keys=[*hidden]
+            )
             changed, empty = list[MetricPoint](), list[int]()
             for row in rows.iterator():
-                del row.values[series.name]
+                row.values = {name: value for name, value in row.values.items() if name not in hidden}
                 changed.append(row) if row.values else empty.append(row.pk)
             MetricPoint.objects.bulk_update(changed, ["values"], batch_size=500)
             for at in range(0, len(empty), 500):
@@ -475,6 +490,34 @@ class _LogTail:
             self._merger = SourceMerger(self.state.setdefault("sources", {}))
         return self._merger
 
+    def knows_source(self, source: str) -> bool:
+        """Return whether records of a source are read: those of the first MAX_SOURCES, and the platform's own."""
+        heard: list[str] = self.state.setdefault("heard", [])
+        if source in heard or source in OWN_SOURCES:
+            return True
+        if len(heard) >= MAX_SOURCES:
+            return False
+        heard.append(source)
+        return True
+
+    def get_dense_points(self, values: int) -> int:
+        """Return how many of the first points of a kind of line with so many values are all kept."""
+        most, kinds = self.max_dense_points, len(self.state.get("kinds", ())) or 1
+        shares = most * DENSE_POINTS_ALL_KINDS // kinds, most * DENSE_VALUES_ALL_KINDS // (kinds * max(1, values))
+        return max(min(most, *shares), min(most, MIN_DENSE_POINTS))
+
+    @property
+    def max_dense_points(self) -> int:
+        """Return how many of the first points of a kind of line are kept of a rank with few kinds."""
+        return DENSE_POINTS_OTHER_RANKS if self.rank else DENSE_POINTS_RANK_0
+
+    def thins_early(self, dense: int) -> bool:
+        """Return, once per rank, whether fewer points of a kind are kept because there are so many kinds."""
+        if dense >= self.max_dense_points or self.state.get("thinned"):
+            return False
+        self.state["thinned"] = True
+        return True
+
     def split_lines(self, data: bytes, *, last: bool) -> tuple[bytes, list[bytes]]:
         """Return the whole lines of `data`, which begins at `position`, each ended by a line feed, and the records
         between them, and move behind both. With `last` a partial line counts as whole."""
@@ -543,10 +586,11 @@ class _ParsedRows:
         self.events: list[Event] = []
         self.checkpoints: dict[str, Checkpoint] = {}
         self.found: list[Checkpoint] = []  # reports of nodes, in their order
+        self.untold: set[str] = set()  # paths of found checkpoints without an event
         self.progress: dict[str, Any] = {}
         self.tails: list[_LogTail] = []
         self.hidden: list[tuple[int, HiddenSeries]] = []
-        self.parameters: list[tuple[int, str, Mapping[str, ParameterValue]]] = []  # rank, source, values
+        self.parameters: dict[tuple[int, str], dict[str, ParameterValue]] = {}  # by rank and source
         self.media: dict[tuple[str, str, int], TaskMedia] = {}
         self.replaced_media: list[tuple[str, str, int]] = []
         self.patterns: list[FoundPattern] = []
@@ -576,12 +620,15 @@ class _ParsedRows:
         return rows
 
     def _add_record(self, tail: _LogTail, record: Record) -> bool:
+        if not tail.knows_source(record.source):
+            return False
         if point := record.to_point():
             self._add_point(tail, point)
         if record.checkpoint:
             self._add_found_checkpoint(tail, record.checkpoint, self._at(record.time))
         if record.parameters:
-            self.parameters.append((tail.rank, record.source, record.parameters))
+            known = self.parameters.setdefault((tail.rank, record.source), {})
+            known |= {n: v for n, v in record.parameters.items() if n in known or len(known) < MAX_PARAMETERS}
             tail.add_parameters(record.parameters)
         if record.media:
             self._add_media(tail, record, record.media)
@@ -599,9 +646,8 @@ class _ParsedRows:
         slot = series.setdefault(key, [0, None])
         slot[0] += 1
         step = record.step if record.step is not None else slot[0]
-        if slot[1] is not None and slot[1] != step:
+        if slot[1] is not None and slot[1] != step and not self.media.pop((found.kind, found.name, slot[1]), None):
             self.replaced_media.append((found.kind, found.name, slot[1]))
-            self.media.pop((found.kind, found.name, slot[1]), None)
         slot[1] = step if slot[0] % (slot[0] // DENSE_MEDIA + 1) else None
         self.media[found.kind, found.name, step] = TaskMedia(
             **self._of, rank=tail.rank, kind=found.kind, name=found.name, step=step, path=found.path,
@@ -609,13 +655,22 @@ class _ParsedRows:
         )  # fmt: skip
 
     def _add_prompt(self, tail: _LogTail, prompt: Mapping[str, Any], at: datetime) -> None:
-        """Add what follows from a question of the script, or from its end."""
+        """Add what follows from a question of the script, or from its end. Of the same ones the last counts."""
+        count = tail.state["questions"] = tail.state.get("questions", 0) + 1
+        if count > MAX_PROMPTS:
+            return
         if prompt.get("kind") == prompts.ANSWERED:
-            self.prompts += [loss_anomalies.Resolved(code, str(tail.rank)) for code in prompts.CODES]
+            self._note_prompts(loss_anomalies.Resolved(code, str(tail.rank)) for code in prompts.CODES)
         elif one := prompts.build_prompt_finding(prompt, tail.rank, at.timestamp(), tail.state.get("asked", "")):
-            self.prompts.append(one)
+            self._note_prompts([one])
             if prompt["kind"] == "input":
                 tail.state["asked"] = prompt["text"]
+
+    def _note_prompts(self, found: Iterable[Finding | loss_anomalies.Resolved]) -> None:
+        for one in found:
+            key = type(one), one.code, one.key
+            self.prompts = [each for each in self.prompts if (type(each), each.code, each.key) != key]
+            self.prompts.append(one)
 
     def _add_notice(self, tail: _LogTail, notice: Mapping[str, Any], at: datetime) -> None:
         """Add what a node says of itself: that it lacks the checkpoint to resume from."""
@@ -625,11 +680,9 @@ class _ParsedRows:
             return
         _, name = self._find_node(tail.rank)
         about = {"path": path[:MAX_PATH_LENGTH], "node": name}
-        self.notices.append(
-            Finding(
-                "CHECKPOINT_NOT_ON_NODE", Level.WARN, about, [Where(tail.rank, None, name)], at.timestamp(), key=name
-            )
-        )
+        where = [Where(tail.rank, None, name)]
+        self.notices = [one for one in self.notices if one.key != name]
+        self.notices.append(Finding("CHECKPOINT_NOT_ON_NODE", Level.WARN, about, where, at.timestamp(), key=name))
 
     def _add_point(self, tail: _LogTail, point: Point) -> None:
         step = point.step if point.step is not None else self._step_of(tail, point)
@@ -652,13 +705,18 @@ class _ParsedRows:
         if point.source not in (points.JSON, points.TEXT):
             names = f"{point.source}:{names}"
         kind = str(crc32(names.encode()) % MAX_LINE_KINDS)
-        slot = tail.state.setdefault("kinds", {}).setdefault(kind, [0, 0])
+        kinds = tail.state.setdefault("kinds", {})
+        slot = kinds.setdefault(kind, [0, 0])
         slot[0] += 1
         if slot[1]:
             self.replaced.append(slot[1])
             slot[1] = 0
         self.newest.pop((tail.rank, kind), None)
-        if slot[0] % (slot[0] // (DENSE_POINTS_OTHER_RANKS if tail.rank else DENSE_POINTS_RANK_0) + 1):
+        dense = tail.get_dense_points(len(values))
+        if slot[0] == dense + 1 and tail.thins_early(dense):
+            params = {"rank": tail.rank, "kinds": len(kinds)}
+            self.events.append(Event(**self._of, at=at, kind="script", code="SCRIPT_METRICS_LEFT_OUT", params=params))
+        if slot[0] % (slot[0] // dense + 1):
             self.newest[tail.rank, kind] = slot, row
         else:
             self.points.append(row)
@@ -721,15 +779,19 @@ class _ParsedRows:
         known = event.event in KNOWN_EVENTS and all(name in event.params for name in KNOWN_EVENTS[event.event])
         if known and event.event == "checkpoint":
             self._add_checkpoint(event, at)
-        count = tail.state["events"] = tail.state.get("events", 0) + 1
-        if count <= MAX_EVENTS:
+        if self._counts_event(tail, at):
             code = f"SCRIPT_{event.event.upper()}" if known else "SCRIPT_EVENT"
             self.events.append(
                 Event(**self._of, at=at, kind="script", code=code, params={"rank": tail.rank, **event.params})
             )
-        elif count == MAX_EVENTS + 1:
+
+    def _counts_event(self, tail: _LogTail, at: datetime) -> bool:
+        """Count an event, and return whether it is kept."""
+        count = tail.state["events"] = tail.state.get("events", 0) + 1
+        if count == MAX_EVENTS + 1:
             params = {"rank": tail.rank, "limit": MAX_EVENTS}
             self.events.append(Event(**self._of, at=at, kind="script", code="SCRIPT_EVENTS_LEFT_OUT", params=params))
+        return bool(count <= MAX_EVENTS)
 
     def _add_checkpoint(self, event: json_lines.PrintedEvent, at: datetime) -> None:
         step, path = points.parse_integer(event.params["step"]), event.params["path"]
@@ -757,6 +819,8 @@ class _ParsedRows:
                     nodes={key: checkpoint_nodes.describe_report(found, name)},
                 )
             )  # fmt: skip
+            if not self._counts_event(tail, at):
+                self.untold.add(path)
 
     def _find_node(self, rank: int) -> tuple[str, str]:
         """Return the id and the name of the environment that has the rank."""
@@ -778,7 +842,7 @@ class _ParsedRows:
             before = known.get(one.path)
             row, is_new = checkpoint_nodes.join_report(before, one)
             known[one.path] = joined[one.path] = row
-            if is_new:
+            if is_new and row.path not in self.untold:
                 params = {"step": row.step, "path": row.path, "layout": row.layout}
                 self.events.append(Event(**self._of, at=one.at, kind="script", code="CHECKPOINT_FOUND", params=params))
         return list(joined.values())

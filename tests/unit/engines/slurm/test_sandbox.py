@@ -55,7 +55,7 @@ def test_a_task_gets_only_its_own_folders_of_the_data_directory() -> None:
 def test_compiled_kernels_of_a_project_may_lie_on_the_nodes_own_disk() -> None:
     spec = replace(job("env-001"), project="nlp", env={"FERMI_NODE_CACHE_DIR": "/etc"})
     plan = plugins.get_framework(spec.framework).plan(spec)
-    connection = {**CONNECTION, "node_cache_dir": "/local/fermi/", "writes": ["/scratch"]}
+    connection: dict[str, Any] = {**CONNECTION, "node_cache_dir": "/local/fermi/", "writes": ["/scratch"]}
     rendered = plugins.get_backend("slurm", connection).render(spec, plan)
     found = next(one.content for one in rendered.artifacts if one.name == "node-0")
     assert found["env"]["FERMI_NODE_CACHE_DIR"] == "/local/fermi/nlp"
