@@ -50,11 +50,15 @@ class StepHistory:
         if not self._samples or at >= self._samples[-1][0] + 1.0:
             self._samples.append((at, step))
 
-    def find(self, at: float) -> int | None:
-        """Return the count at a moment; None where no steps were counted by then."""
+    def find(self, at: float, guess: int | None = None) -> int | None:
+        """Return the count at a moment; None where no steps were counted by then. `guess`: a number in a file's name,
+        which is the count if it lies between the samples around that moment: many steps may have been made since the
+        last one."""
         samples = list(self._samples)
         index = bisect_right([moment for moment, _ in samples], at)
         step = samples[index - 1][1] if index else 0
+        if guess and index < len(samples) and step < guess <= samples[index][1]:
+            return guess
         return step or None
 
 
@@ -119,7 +123,7 @@ class CheckpointScan:
     ) -> dict[str, Any]:
         step, is_counted = facts.step, False
         if step is None:
-            step, is_counted = self.steps.find(one.changed_at), True
+            step, is_counted = self.steps.find(one.changed_at, facts.guess), True
         if step is None:
             step, is_counted = facts.guess, facts.guess is not None
         about: dict[str, Any] = {"path": one.path, "step": step, "size_bytes": one.size, "layout": facts.layout}

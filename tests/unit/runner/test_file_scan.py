@@ -197,6 +197,16 @@ def test_without_a_step_of_its_own_a_save_has_that_which_the_probe_counted(
     assert {"step": 50, "counted": True}.items() <= only(attempt.checkpoints()).items()
 
 
+@pytest.mark.parametrize(("name", "step"), [("model_000040.pt", 40), ("model_000007.pt", 33)])
+def test_a_number_in_the_name_is_the_step_where_as_many_steps_were_counted_around_the_save(
+    attempt: Attempt, name: str, step: int
+) -> None:
+    saved_at = write(attempt.tree / name, {"model": {}, "optimizer": {}}).stat().st_mtime
+    for at, counted in ((saved_at - 0.5, 33), (saved_at + 0.6, 60)):
+        attempt.scan.checkpoints.steps.add(at, counted)
+    assert {"step": step, "counted": True}.items() <= only(attempt.checkpoints()).items()
+
+
 def test_the_history_of_steps_is_bounded() -> None:
     history = StepHistory()
     for second in range(10_000):
