@@ -308,7 +308,7 @@ def parse_line(text: str) -> Line | None:
             factor = _FACTORS.get(units[one.index], 1.0) / (
                 1e9 if one.unit == "GB" and units[one.index] in _FACTORS else 1.0
             )
-            if one.name.endswith("_avg") and value is not None and value < 0 < (line.values.get(one.name[:-4]) or 0):
+            if one.name.endswith("_avg") and value is not None and value <= 0 < (line.values.get(one.name[:-4]) or 0):
                 continue  # `loss: 0.21 (-0.04)`: a change
             line.values[one.name] = value * factor if value is not None and factor != 1.0 else value
     if left is None and shape.eta >= 0:

@@ -515,7 +515,9 @@ def _advance(
         if fell and not changed and not epoch_named:
             tracker["o"] = tracker.get("o", 0) + total
         step = tracker.get("o", 0) + (number - tracker["z"]) * total + place
-    elif (with_epoch and within and changed) or (fell and not with_epoch and (total or kind in (BATCH, POSITION))):
+    elif (with_epoch and within and changed) or (
+        last is not None and place < last and not with_epoch and _may_begin_anew(tracker, kind, last, total)
+    ):
         grown = total or tracker.get("d", 1) * (tracker.get("f", 0) == 0)
         tracker["o"] = tracker.get("o", 0) + total if total else tracker["s"] + grown
         step = tracker["o"] + place
@@ -526,6 +528,12 @@ def _advance(
     tracker.setdefault("f", place)
     tracker |= {"s": step, "b": place, **({"e": number} if with_epoch else {})}
     return step
+
+
+def _may_begin_anew(tracker: Mapping[str, Any], kind: int, last: int, total: int) -> bool:
+    """Return True if a lower place after `last` begins another cycle; else training goes on from an earlier step, as
+    after a crash in the middle of `iteration 7220/ 159576`."""
+    return kind in (BATCH, POSITION) or (total > 0 and last + tracker.get("d", 1) >= total)
 
 
 def _count_steps(

@@ -197,3 +197,10 @@ def test_processes_that_print_out_of_order_do_not_add_steps() -> None:
     steps = [one.step for one in Learner().feed(log)]
     assert set(steps) >= {5, 6, 7, 8}
     assert max(steps) == 8
+
+
+def test_a_training_of_many_steps_that_was_resumed_within_one_log_goes_on_with_lower_steps() -> None:
+    log = b"".join(b" iteration %8d/ 159576 | lm loss: 2.%d\n" % (step, step) for step in (10, 20, 30, 40, 20, 30))
+    assert [one.step for one in Learner().feed(log)] == [10, 20, 30, 40, 20, 30]
+    log = b"".join(b"iter %d/40 loss 2.%d\n" % (step, step) for step in (10, 20, 30, 40, 10, 20))
+    assert [one.step for one in Learner().feed(log)] == [10, 20, 30, 40, 50, 60]
