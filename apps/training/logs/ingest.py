@@ -246,6 +246,8 @@ class LogReader:
             elif not (last or tail.held):
                 continue
             text, records = tail.split_lines(chunk.data, last=last)
+            if records and not self.trainer:
+                self.trainer = found.trainer = TrainerPosition.from_records(filter(None, map(parse_record, records)))
             due = text if to_the_end else self._without_held(tail, text)
             if due is None:
                 continue
@@ -576,7 +578,7 @@ class _ParsedRows:
     ) -> None:  # fmt: skip
         """`lead`: the lowest rank that reports points; lines for people may come from another one than rank 0.
         `get_position`: returns the position of the bar that counts to so many steps."""
-        self._cluster, self._task_id, self._trainer, self._lead = cluster, task_id, trainer, lead
+        self._cluster, self._task_id, self.trainer, self._lead = cluster, task_id, trainer, lead
         self._of = {"task_id": task_id, "attempt": attempt}
         self._now, self._get_position = now(), get_position
         self.seconds_left: float | None = None
@@ -743,14 +745,14 @@ class _ParsedRows:
 
     def _find_total(self, tail: _LogTail, point: Point, step: int) -> int:
         """Return of how many steps the training is that is at this step; 0: not known."""
-        if self._trainer and self._trainer.total >= step:
-            return self._trainer.total
+        if self.trainer and self.trainer.total >= step:
+            return self.trainer.total
         known = tail.length.printed_steps
         return max(point.total or 0, known if known >= step else 0)
 
     def _find_position(self, step: int, total: int) -> int:
         """Return how far the training is: a Trainer or a bar may be ahead of the newest line."""
-        trainer = self._trainer.step if self._trainer and self._trainer.total == total else 0
+        trainer = self.trainer.step if self.trainer and self.trainer.total == total else 0
         return max(step, trainer, self._get_position(total)) if total else step
 
     def remove_series(self, rank: int, series: HiddenSeries) -> None:
@@ -764,13 +766,13 @@ class _ParsedRows:
     def _step_of(self, tail: _LogTail, point: Point) -> int:
         """Return the step of a line that has none: from its epoch if the script's Trainer is known, else its number."""
         epoch = point.values.get("epoch")
-        if self._trainer is None or epoch is None:
+        if self.trainer is None or epoch is None:
             counted = "counted" if point.source == points.TEXT else f"counted {point.source}"
             tail.state[counted] = tail.state.get(counted, 0) + 1
             return int(tail.state[counted])
         before, last = tail.state.get("logged", (0, 0.0))
         before = 0 if epoch < last else before  # another training
-        step = self._trainer.step_of(epoch, before, trains="loss" in point.values)
+        step = self.trainer.step_of(epoch, before, trains="loss" in point.values)
         tail.state["logged"] = (step, epoch)
         return step
 

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from fermi.metrics.records import Record
+
 DECIMALS, DIGITS = 2, 4
+TRAINER_SOURCE = "transformers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,15 @@ class TrainerPosition:
         for one in said:
             if one and (step := one.get("step")) and (epoch := one.get("epoch")):
                 return cls(step, one.get("total") or 0, epoch, one.get("every") or 0)
+        return None
+
+    @classmethod
+    def from_records(cls, records: Iterable[Record]) -> Self | None:
+        """Return the position at the first record of what a Trainer has logged; None if there is none. A training of
+        seconds may be over before a progress report is requested."""
+        for one in records:
+            if one.source == TRAINER_SOURCE and one.step and (epoch := one.values.get("epoch")):
+                return cls(one.step, 0, epoch, 0)
         return None
 
     def step_of(self, epoch: float, before: int, *, trains: bool) -> int:

@@ -344,7 +344,9 @@ class Node:
                 caches.make_node_cache(node_cache)
             except OSError as error:
                 del self.spec["env"][caches.NODE_CACHE_VARIABLE]
-                self.write_to_log(f"fermi: compiled kernels are not kept on this node: {error.filename}: {error.strerror}")
+                self.write_to_log(
+                    f"fermi: compiled kernels are not kept on this node: {error.filename}: {error.strerror}"
+                )
         if order := self.spec.get("confine"):
             from fermi.runner.sandbox import Sandbox
 

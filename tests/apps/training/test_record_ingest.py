@@ -114,6 +114,23 @@ def test_a_crash_after_the_store_repeats_nothing_and_one_before_it_loses_nothing
     assert [step for _, step, _ in list_points()] == [1, 2]
 
 
+def test_what_a_trainer_logged_gives_the_steps_of_the_lines_that_it_printed(
+    task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingest, "MAX_HOLD_SECONDS", math.inf)
+    reading = LogReader(task, 1)
+    write(task, "{'loss': '6.297', 'lr': '0.5', 'epoch': '0.2'}\n{'loss': '6.304', 'lr': '0.4', 'epoch': '0.4'}\n")
+    reading.read()
+    assert list_points() == []
+    for step, loss, lr in ((5, 6.29701, 0.5), (10, 6.30402, 0.4)):
+        write(task, frame(step, own_line=True, source="transformers", loss=loss, lr=lr, epoch=step / 25))
+    reading.read()
+    LogReader(task, 1).read()
+    assert {(source, step) for source, step, values in list_points() if "loss" in values} == {
+        ("transformers", 5), ("transformers", 10)
+    }  # fmt: skip
+
+
 def test_lines_of_a_trainer_that_wait_for_a_report_keep_the_records_between_them(
     task: Task, monkeypatch: pytest.MonkeyPatch
 ) -> None:
