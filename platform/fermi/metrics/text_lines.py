@@ -467,6 +467,8 @@ class _Interpreter:
         label, label_unit, dropped = _split_label(gap)
         if label.split()[-1:] and label.split()[-1].startswith("-"):  # an option of a command: --epochs 3
             return
+        if gap.rstrip().endswith("=="):  # an expression
+            return
         self._enter_section(dropped)
         words = [word.lower() for word in _WORD.findall(label)]
         unit = unit or label_unit
@@ -588,7 +590,7 @@ class _Interpreter:
             name = carried
         if not name and "/" in unit and unit.split("/")[0].lower() in _RATE_NOUNS:
             name = unit.lower()
-        if not name or (kind == "F" and not _is_strong(name)) or gap.rstrip().endswith("=="):
+        if not name or (kind == "F" and not _is_strong(name)):
             return
         follows = _WORD.match(after.lstrip())
         if follows and follows[0].lower() in _PLURALS:  # after 3 epochs

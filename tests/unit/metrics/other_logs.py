@@ -493,6 +493,13 @@ def functions_in_a_table(r: random.Random) -> str:
     return "".join(f"[{i}/40] checking f(x) with x={i}: O(n) {r.choice(WORDS)} ok\n" for i in range(1, 41))
 
 
+def docstrings(r: random.Random) -> str:
+    return "".join(
+        f" |      >>> # lr = {0.05 * r.uniform(0.8, 0.9) ** i:.5f}    if epoch == {i}\n |      >>> if step == {i}: loss = 0.{i}\n"
+        for i in range(20)
+    )
+
+
 WRITERS: tuple[Callable[[random.Random], str], ...] = (
     compiler, nvcc, make_steps, pip_install, apt, npm, nccl_debug, docker_build, docker_buildkit, git_clone, git_log,
     tracebacks, warnings, disk_table, file_list, processes, gpu_table, gpu_dmon, kernel_log, http_access, uvicorn,
@@ -501,4 +508,5 @@ WRITERS: tuple[Callable[[random.Random], str], ...] = (
     preprocessing_with_postfix, checkpoint_shards, checksums, dataloader_warnings, garbage_collector, go_gc,
     json_config, yaml_config, csv_print, dataframe, kubernetes_events, slurm, retries, elapsed_only, worker_reports,
     heartbeats, database_queries, resumed_notes, prose, videos_of_episodes, scans_with_thin_bars, functions_in_a_table,
+    docstrings,
 )  # fmt: skip
