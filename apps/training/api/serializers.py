@@ -291,8 +291,7 @@ class TaskBrief(serializers.Serializer):
     totalSteps = serializers.IntegerField(allow_null=True, help_text="null: the script has not said")
     estimatedEndAt = serializers.DateTimeField(
         allow_null=True,
-        help_text="when its last step is expected: as the script's progress bar says, else at the pace of the last "
-        "steps; null: not running, or not known",
+        help_text="of its last step, by the script's progress bar or the pace; null: not running, or not known",
     )
     loss = serializers.FloatField(allow_null=True)
     lossNotFinite = serializers.BooleanField(help_text="the newest loss is NaN or infinite; `loss` is null")

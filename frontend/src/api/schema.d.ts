@@ -6553,7 +6553,7 @@ export interface components {
             totalSteps: number | null;
             /**
              * Format: date-time
-             * @description when its last step is expected: as the script's progress bar says, else at the pace of the last steps; null: not running, or not known
+             * @description of its last step, by the script's progress bar or the pace; null: not running, or not known
              */
             estimatedEndAt: string | null;
             /** Format: double */
@@ -6830,7 +6830,7 @@ export interface components {
             totalSteps: number | null;
             /**
              * Format: date-time
-             * @description when its last step is expected: as the script's progress bar says, else at the pace of the last steps; null: not running, or not known
+             * @description of its last step, by the script's progress bar or the pace; null: not running, or not known
              */
             estimatedEndAt: string | null;
             /** Format: double */

@@ -4450,7 +4450,7 @@ class TaskBrief(TypedDict):
     """
     estimatedEndAt: str | None
     """
-    when its last step is expected: as the script's progress bar says, else at the pace of the last steps; null: not running, or not known
+    of its last step, by the script's progress bar or the pace; null: not running, or not known
     """
     loss: float | None
     lossNotFinite: bool
@@ -5405,7 +5405,7 @@ class TaskDetail(TypedDict):
     """
     estimatedEndAt: str | None
     """
-    when its last step is expected: as the script's progress bar says, else at the pace of the last steps; null: not running, or not known
+    of its last step, by the script's progress bar or the pace; null: not running, or not known
     """
     loss: float | None
     lossNotFinite: bool
