@@ -52,7 +52,7 @@ def build_request(file: Mapping[str, Any], flags: RequestFlags, names: NameResol
         print_message(_("LEFT_OUT_BY_HAND", keys=", ".join(strange)))
     fields.apply_flags(request, flags.fields)
     request = {"launchMode": NEW if request.get("newEnvironments") else EXISTING, **request}
-    _set_entrypoint(request, flags)
+    set_entrypoint(request, flags)
     _set_resume_rule(request, flags)
     enabled = read_section(request, DISTRIBUTED_CONFIG, dict)
     _set_environments(request, flags, names, distributed=bool(enabled and enabled.get("enabled", True)))
@@ -79,7 +79,9 @@ def _set_resume_rule(request: dict[str, Any], flags: RequestFlags) -> None:
     request["entrypoint"] = {**entrypoint, "resume": rule}
 
 
-def _set_entrypoint(request: dict[str, Any], flags: RequestFlags) -> None:
+def set_entrypoint(request: dict[str, Any], flags: RequestFlags) -> None:
+    """Set what is started; arguments without a script are a launch command, which is read as what it means. Raise
+    click.UsageError."""
     if flags.args and not (flags.script or flags.module or flags.command or flags.args[0].startswith("-")):
         _set_launch_command(request, flags)
         return

@@ -277,6 +277,17 @@ def test_a_local_script_is_copied_into_the_folder(command, empty_home):
     assert [lines_of(text, rank) for rank in (0, 1)] == [["trained 0 a b"], ["trained 1 a b"]]
 
 
+def test_a_launch_command_is_rendered_as_what_it_means(command, empty_home):
+    launch = ["torchrun", "--nproc_per_node=2", "--rdzv_endpoint=h:1", "train.py", "--text", "it's 你好"]
+    done = command("render", "--node", "10.0.0.1:2", "--emulated", "-o", "job", "--", "A=b", *launch)
+    assert done.code == 0, done.err
+    assert "python train.py" in done.err + done.out
+    script = (empty_home / "job" / "start-node-0.sh").read_text()
+    assert '"A=b"' in script
+    assert "torchrun" not in script
+    assert "你好" in script
+
+
 def test_a_module_is_rendered_as_python_runs_it(command, empty_home):
     done = command(
         "render", "--node", "10.0.0.1:2", "--emulated", "--module", "pkg.train", "-o", "job", "--", "--out={output_dir}"

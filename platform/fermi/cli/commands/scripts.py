@@ -13,7 +13,7 @@ from fermi import export, messages
 from fermi.cli import fields, input_files, output, texts
 from fermi.cli.error_handler import EXIT_REFUSED
 from fermi.cli.options import Session, command
-from fermi.cli.request import make_entrypoint
+from fermi.cli.request import RequestFlags, set_entrypoint
 from fermi.cli.texts import _
 from fermi.client import Problem as Told
 from fermi.export import request as requests
@@ -104,8 +104,7 @@ def _build_request(
             **fields.read_section(request, fields.DISTRIBUTED_CONFIG, dict),
             "masterNode": master,
         }
-    if found := make_entrypoint(script, module, args, command=command, processes=processes, file=request):
-        request["entrypoint"] = found
+    set_entrypoint(request, RequestFlags(script=script, module=module, command=command, processes=processes, args=args))
     return request
 
 
