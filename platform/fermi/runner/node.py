@@ -407,20 +407,20 @@ class Node:
         for descriptor in outputs:
             os.close(descriptor)
         entry.update(pid=pid, start_time=processes.read_start_time(pid), state="running", began_at=time.time())
-        self.record_from(rank)
+        self.record_from(rank, pid)
         if watch:
             watch.add(entry, self.output(rank), entry)
         if self.starts_ranks:
             for other, its in zip(self.ranks[1:], self.spec["ranks"][1:]):  # noqa: B905
                 other.update(state="running", began_at=entry["began_at"])
-                self.record_from(its)
+                self.record_from(its, pid)
                 if watch:
                     watch.add(other, self.output(its), entry)
 
-    def record_from(self, rank: dict[str, Any]) -> None:
-        """Write the records of a rank into its log from now on."""
+    def record_from(self, rank: dict[str, Any], session: int) -> None:
+        """Write the records of a rank into its log from now on. `session`: its process, or its launcher's."""
         files = self.watch.get_files(rank["rank"]) if self.watch else None
-        self.records.add(rank["rank"], self.output(rank), files.records if files else None)
+        self.records.add(rank["rank"], self.output(rank), files.records if files else None, session)
 
     def output(self, rank: dict[str, Any]) -> RankOutput:
         """Return the output of the rank."""

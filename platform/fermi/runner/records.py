@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.runner import log_rotation, record_frames
+from fermi.runner.activity import Activity, measure_activity
 from fermi.runner.prompts import PromptDetector
 from fermi.runner.pulse import RankOutput
 
@@ -56,10 +57,11 @@ class RankRecords:
         self._prompts: dict[int, PromptDetector] = {}
         self._due = time.monotonic() + PERIOD_SECONDS
 
-    def add(self, rank: int, output: RankOutput, queue: int | None) -> None:
-        """Write the records of a rank that was started. `queue`: a descriptor, which stays the caller's."""
+    def add(self, rank: int, output: RankOutput, queue: int | None, session: int) -> None:
+        """Write the records of a rank that was started. `queue`: a descriptor, which stays the caller's; `session`: the
+        process that leads the rank's, or its launcher's."""
         self._outputs[rank] = output
-        self._prompts[rank] = PromptDetector(output, time.monotonic())
+        self._prompts[rank] = PromptDetector(output, time.monotonic(), lambda: _measure_seconds(session))
         if queue is not None:
             self._queues[rank] = RecordQueue(queue)
 
@@ -102,3 +104,7 @@ class RankRecords:
                 self._outputs[rank].append_frames(records)
                 return True
         return False
+
+
+def _measure_seconds(session: int) -> float:
+    return measure_activity([session]).get(session, Activity()).seconds

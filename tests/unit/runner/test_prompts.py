@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fermi.runner.prompts import QUIET_SECONDS, PromptDetector, find_question
+from fermi.runner.prompts import IDLE_SECONDS, QUIET_SECONDS, PromptDetector, find_question
 from fermi.runner.record_frames import iterate_frames, strip_frames
 from tests.unit.runner.test_node import run
 
@@ -67,15 +67,25 @@ def test_other_ends_of_an_output_are_no_questions(line: str) -> None:
 
 def test_a_question_is_named_once_it_has_waited_and_resolved_once_output_follows() -> None:
     output = Output()
-    detector = PromptDetector(output, 0.0)
+    detector = PromptDetector(output, 0.0, lambda: 7.0)
     output.text = b"hello\nPassword: "
     assert detector.update(1.0) is None
+    assert detector.update(1.0 + QUIET_SECONDS - IDLE_SECONDS) is None
     assert detector.update(QUIET_SECONDS) is None
     assert detector.update(1.0 + QUIET_SECONDS) == {"kind": "output", "text": "Password:"}
     assert detector.update(100.0) is None
     output.text += b"\n"
     assert detector.update(101.0) == {"kind": "answered", "text": "Password:"}
     assert detector.update(200.0) is None
+
+
+def test_a_rank_that_computes_after_a_question_mark_does_not_ask() -> None:
+    output, used = Output(), iter(range(100))
+    detector = PromptDetector(output, 0.0, lambda: next(used))
+    output.text = b"Is this the best model so far? "
+    assert [detector.update(float(moment)) for moment in range(1, 60)] == [None] * 59
+    output.text += b"yes\n"
+    assert detector.update(60.0) is None
 
 
 def test_a_call_of_input_is_recorded_and_gets_end_of_file(tmp_path: Path) -> None:

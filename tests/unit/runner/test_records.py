@@ -123,7 +123,7 @@ def test_a_record_of_the_runner_is_a_line_of_its_own_where_the_rank_begins_one(t
     path = tmp_path / "0.log"
     path.write_bytes(b"one\n")
     log, written = LogFile(str(path)), RankRecords()
-    written.add(3, log, None)
+    written.add(3, log, None, os.getpid())
     checkpoint = {"path": "/x/checkpoint-5", "step": 5}
     assert written.append_record(3, {"checkpoint": checkpoint})
     assert not written.append_record(4, {"checkpoint": checkpoint}), "another node's"
