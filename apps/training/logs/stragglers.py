@@ -68,10 +68,12 @@ class RankMonitor:
         ]
         if self._compares:
             told.append(stragglers.detect_stragglers(self._history, pulses, self._places, moment))
-        joined = {rank: pulse.joined_as for rank, pulse in pulses.items()}
+        planned = len(self._places)
+        joined = {rank: one.joined_as for rank, one in pulses.items() if one.world_size in (None, planned)}
         if not self._met and (
             wrong := world_sizes.find_local_rank_as_rank(joined, self._places)
             or world_sizes.find_differing_world_size(pulses, self._places)
+            or world_sizes.find_separate_nodes(pulses, self._places)
         ):
             self._met = True
             told.insert(0, stragglers.FindingChanges([wrong]))

@@ -1,11 +1,13 @@
 """Detects ranks that make a process group of another size, or join it as another rank, from their progress. Pure.
 
 Ranks that wait for different numbers of others never meet, or make different groups. A script that makes a group of
-another size on purpose (of a node, say) does so on all ranks: only where some have the plan's number and others have
-not, something is wrong. The same holds for ranks that join as others: a script may number its ranks anew, but where
-they join by their LOCAL_RANK and there are several nodes, two ranks have one number.
+another size on purpose does so on all ranks: only where some have the plan's number and others have not, something is
+wrong. Groups that are as large as their node each are those of launchers which know of one node alone: a warning. A
+script may number its ranks anew, but where they join a group of the plan's size by their LOCAL_RANK and there are
+several nodes, two ranks have one number.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 
 from fermi.diagnosis import Finding, Level, Where
@@ -14,7 +16,7 @@ from fermi.diagnosis.collective_groups import format_names
 from fermi.diagnosis.stragglers import RankLocation
 from fermi.jobs.spec import RankProgress
 
-DIFFERS, TWICE = "WORLD_SIZE_DIFFERS", "LOCAL_RANK_AS_RANK"
+DIFFERS, TWICE, ALONE = "WORLD_SIZE_DIFFERS", "LOCAL_RANK_AS_RANK", "NODES_TRAIN_ALONE"
 MAX_NAMED = 16
 
 
@@ -38,6 +40,22 @@ def find_differing_world_size(pulses: Mapping[int, RankProgress], places: Mappin
         build_action(ActionCode.STOP),
     ]
     return Finding(DIFFERS, Level.FAIL, params, where=where, actions=actions)
+
+
+def find_separate_nodes(pulses: Mapping[int, RankProgress], places: Mapping[int, RankLocation]) -> Finding | None:
+    """Return a warning if all ranks of several nodes have joined groups, each as large as the rank's node; None: they
+    have not."""
+    sizes = Counter(place.node_rank for place in places.values())
+    joined = {rank: pulse.world_size for rank, pulse in pulses.items() if pulse.world_size}
+    if len(sizes) < 2 or joined.keys() != places.keys():
+        return None
+    if any(size != sizes[places[rank].node_rank] or size < 2 for rank, size in joined.items()):
+        return None
+    found = format_names(sorted(set(joined.values())))
+    where = [Where(rank, place.node_rank, place.node) for rank, place in sorted(places.items())[:MAX_NAMED]]
+    actions = [build_action(ActionCode.EDIT_SCRIPT), build_action(ActionCode.STOP)]
+    params = {"nodes": len(sizes), "found": found, "plan": len(places)}
+    return Finding(ALONE, Level.WARN, params, where=where, actions=actions)
 
 
 def find_local_rank_as_rank(joined: Mapping[int, int | None], places: Mapping[int, RankLocation]) -> Finding | None:

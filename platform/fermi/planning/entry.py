@@ -47,6 +47,11 @@ _DECLARING = ("add_argument", "option", "Option")
 """What declares an argument: argparse, click, typer."""
 _ALONE = ("local_rank", "dist_url")
 """Those that mean a process's place without another one beside them: `--rank` may be of an adapter's matrices."""
+_ONE_NODE = re.compile(
+    r"^[^#\n]*(?:torchrun|torch\.distributed\.(?:run|launch))\b(?:[^#\n]|\\\n){0,1000}?"
+    r"\s(--standalone|--nnodes[= ]['\"]?1)(?![\d:])",
+    re.MULTILINE,
+)
 _SHELL_VARIABLE = re.compile(r"\$(?:\{([A-Z_][A-Z0-9_]*)\}|([A-Z_][A-Z0-9_]*))")
 
 
@@ -99,7 +104,11 @@ def find_warnings(job: JobSpec, text: bytes) -> list[Problem]:
     """Return warnings about the job's own script, of which `text` is the beginning, and about its arguments."""
     entry = job.entrypoint
     found = list(_find_unexpanded(job))
-    if entry is None or entry.starts_ranks:
+    if entry is None:
+        return found
+    if entry.starts_ranks:
+        if len(job.nodes) > 1 and (option := _find_one_node_option(entry, text)):
+            found.append(Problem(entry.field, "LAUNCHER_ONE_NODE", {**option, "nodes": len(job.nodes)}))
         return found
     if launcher := _find_named_launcher(entry):
         named = " ".join(entry.command) or f"-m {entry.module}"
@@ -112,6 +121,18 @@ def find_warnings(job: JobSpec, text: bytes) -> list[Problem]:
         params = {"script": entry.script or entry.paths[0], "option": missing.option, "line": missing.line}
         found.append(Problem("entrypoint.args", "SCRIPT_NEEDS_ARGUMENT", {**params, "argument": missing.argument}))
     return found
+
+
+def _find_one_node_option(entry: Entrypoint, text: bytes) -> dict[str, str] | None:
+    """Return the option by which a launcher in the command or its shell script starts ranks for one node alone, and
+    where it stands; None without one. `torchrun --standalone` ignores the address of the other nodes (torch 2.13,
+    `distributed/run.py`)."""
+    shell = next((path for path in entry.paths if path.endswith(_SHELLS)), "")
+    for place, lines in ((" ".join(entry.command), " ".join(entry.command)), (shell, text.decode("utf-8", "replace"))):
+        if place and (found := _ONE_NODE.search(lines)):
+            line = f":{lines.count(chr(10), 0, found.start(1)) + 1}" if place == shell else ""
+            return {"option": found[1], "place": f"{place}{line}"}
+    return None
 
 
 def find_missing_arguments(entry: Entrypoint | None, text: bytes) -> list["RankArgument"]:

@@ -3,7 +3,7 @@
 import pytest
 
 from fermi import messages
-from fermi.diagnosis import Level, world_sizes
+from fermi.diagnosis import Finding, Level, world_sizes
 from fermi.diagnosis.stragglers import RankLocation
 from fermi.jobs.spec import RankProgress
 
@@ -23,6 +23,22 @@ def test_a_rank_whose_world_size_differs_from_the_plan_is_named() -> None:
     message = messages.render_text(finding.code, "en", **finding.params)[0]
     assert message.startswith("Rank 2 on env-1 creates its process group with WORLD_SIZE 5, but the plan has 4")
     assert "WORLD_SIZE 5" in messages.render_text(finding.code, "zh", **finding.params)[0]
+
+
+def test_nodes_whose_launchers_know_of_no_other_node_are_warned_of() -> None:
+    def find(*sizes: int | None) -> Finding | None:
+        pulses = {rank: RankProgress(rank, 1e9, world_size=size) for rank, size in enumerate(sizes)}
+        return world_sizes.find_separate_nodes(pulses, PLACES)
+
+    found = find(2, 2, 2, 2)
+    assert found is not None
+    assert (found.code, found.level, len(found.where)) == ("NODES_TRAIN_ALONE", Level.WARN, 4)
+    assert "Each of the 2 nodes trains alone" in messages.render_text(found.code, "en", **found.params)[0]
+    assert "2 个节点各自单独训练" in messages.render_text(found.code, "zh", **found.params)[0]
+    assert [find(4, 4, 4, 4), find(2, 2, 2, None), find(1, 1, 1, 1), find(2, 2, 4, 4)] == [None] * 4
+    one_node = {rank: RankLocation(0, "env-0") for rank in range(2)}
+    pulses = {rank: RankProgress(rank, 1e9, world_size=2) for rank in range(2)}
+    assert world_sizes.find_separate_nodes(pulses, one_node) is None
 
 
 def test_ranks_that_join_by_local_rank_are_named_with_the_rank_they_use() -> None:

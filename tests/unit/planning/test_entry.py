@@ -205,6 +205,27 @@ def test_a_command_that_starts_ranks_is_warned_of_once_per_gpu_only() -> None:
     assert not entry.find_warnings(replace(job("env-001"), entrypoint=replace(one, processes="node")), text)
 
 
+@pytest.mark.parametrize(
+    ("command", "text", "found"),
+    [
+        (("bash", "run.sh"), b"set -e\ntorchrun --standalone train.py\n", ("--standalone", "run.sh:2")),
+        (("bash", "run.sh"), b"torchrun \\\n  --nnodes=1 \\\n  train.py\n", ("--nnodes=1", "run.sh:2")),
+        (("bash", "run.sh"), b"python -m torch.distributed.run --nnodes 1 a.py", ("--nnodes 1", "run.sh:1")),
+        (("torchrun", "--standalone", "a.py"), b"", ("--standalone", "torchrun --standalone a.py")),
+        (("bash", "run.sh"), b"# torchrun --standalone\ntorchrun --nnodes=1:4 --nnodes $N a.py # --standalone", None),
+        (("bash", "run.sh"), b"serve --standalone", None),
+    ],
+)
+def test_a_launcher_for_one_node_is_warned_of_on_several(
+    command: tuple[str, ...], text: bytes, found: tuple[str, str] | None
+) -> None:
+    entrypoint = Entrypoint(command=command, processes="node")
+    warnings = entry.find_warnings(replace(job("env-001", "env-003"), entrypoint=entrypoint), text)
+    told = [(one.params["option"], one.params["place"]) for one in warnings if one.code == "LAUNCHER_ONE_NODE"]
+    assert told == ([found] if found else [])
+    assert not entry.find_warnings(replace(job("env-001"), entrypoint=entrypoint), text)
+
+
 def test_what_a_shell_is_given_may_have_variables() -> None:
     named = Entrypoint(command=("echo", "$RANK"))
     assert list_codes(entry.find_warnings(replace(job("env-001"), entrypoint=named), b"")) == [
