@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 
+from fermi import messages
 from fermi.engines import agent
 from fermi.engines.agent import engine, render, state
 from fermi.engines.agent.store import AttemptReports, RankReport
@@ -85,6 +86,18 @@ def test_the_head_address_is_reachable_by_the_others():
     assert node("gn6", [0]).address == "host-gn6"
     assert Node("e", "gn6", ip="10.0.0.7").address == "10.0.0.7"
     assert Node("e", "gn6").address == "gn6"
+
+
+def test_a_process_for_a_whole_node_is_refused_where_each_worker_starts_one():
+    backend = plugins.get_backend("agent", {"data_dir": "/fermi"})
+    launches = Entrypoint(command=("bash", "run.sh"), processes="node")
+    [problem] = backend.problems(job(node("gn7", [0, 1]), node("gn6", [0]), entrypoint=launches))
+    assert (problem.field, problem.code, problem.params) == (
+        "entrypoint.processes", "WORKERS_START_RANKS", {"environment": "gn7"},
+    )  # fmt: skip
+    message, hint = messages.render_text(problem.code, "en", **problem.params)
+    assert message.startswith("The workers of gn7 start one process per GPU each")
+    assert "paste the launch command" in hint
 
 
 def test_values_known_only_to_the_host_stay_open():
