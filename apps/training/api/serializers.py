@@ -640,7 +640,10 @@ class CheckpointItem(serializers.Serializer):
     )
     layout = serializers.CharField(help_text="of a found one, whose it is: transformers, lightning, torch, dcp, …")
     newest = serializers.BooleanField(help_text="the newest that training can go on from")
-    best = serializers.BooleanField(help_text="the one with the lowest validation loss")
+    best = serializers.BooleanField(
+        help_text="the one that the script holds for the best, or by the validation's loss, accuracy or score"
+    )
+    bestBy = serializers.CharField(help_text="of the best one: the name of the value that says so")
     complete = serializers.BooleanField(help_text="false: parts of it are missing, as far as the nodes say")
     nodes = serializers.ListField(
         child=serializers.CharField(), help_text="that have it, or a part of it; empty: not known"

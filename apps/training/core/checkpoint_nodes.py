@@ -5,7 +5,8 @@
     one node alone                    one row with that node
 
 A row's `nodes` has, by environment: `name`, `identity` (the same for nodes that see the same files), and of what ranks
-save together `parts` (`0-3`) and `needed` (how many there are; 0: nothing says so).
+save together `parts` (`0-3`) and `needed` (how many there are; 0: nothing says so). `best_step`: of the
+checkpoint that the script held for the best when it saved this one.
 """
 
 import os
@@ -26,7 +27,8 @@ def describe_report(found: FoundCheckpoint, name: str) -> dict[str, Any]:
     is_part = found.parts or found.parts_needed
     parts = {"parts": found.parts, "needed": found.parts_needed or 0} if is_part else {}
     whole = {} if found.layout == PART_LAYOUT else {"whole": True}
-    return {"name": name, "identity": found.identity, "size": found.size_bytes or 0, **parts, **whole}
+    best = {} if found.best_step is None else {"best_step": found.best_step}
+    return {"name": name, "identity": found.identity, "size": found.size_bytes or 0, **parts, **whole, **best}
 
 
 def join_report(known: Checkpoint | None, report: Checkpoint) -> tuple[Checkpoint, bool]:

@@ -3067,8 +3067,10 @@ export interface components {
             layout: string;
             /** @description the newest that training can go on from */
             newest: boolean;
-            /** @description the one with the lowest validation loss */
+            /** @description the one that the script holds for the best, or by the validation's loss, accuracy or score */
             best: boolean;
+            /** @description of the best one: the name of the value that says so */
+            bestBy: string;
             /** @description false: parts of it are missing, as far as the nodes say */
             complete: boolean;
             /** @description that have it, or a part of it; empty: not known */

@@ -3097,7 +3097,11 @@ class CheckpointItem(TypedDict):
     """
     best: bool
     """
-    the one with the lowest validation loss
+    the one that the script holds for the best, or by the validation's loss, accuracy or score
+    """
+    bestBy: str
+    """
+    of the best one: the name of the value that says so
     """
     complete: bool
     """

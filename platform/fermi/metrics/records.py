@@ -43,7 +43,8 @@ class Media:
 class FoundCheckpoint:
     """A checkpoint that appeared on a node. `val_loss`: as its own files say; `identity`: the same on all nodes that
     see the same files; `parts`: of what ranks save together, those on this node (`0-3`), if any are missing there, and
-    `parts_needed`: how many there are, where the node knows."""
+    `parts_needed`: how many there are, where the node knows; `best_step`: of the one that the script holds for the
+    best."""
 
     path: str
     step: int | None
@@ -53,6 +54,7 @@ class FoundCheckpoint:
     identity: str = ""
     parts: str = ""
     parts_needed: int | None = None
+    best_step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def _parse_checkpoint(found: Any) -> FoundCheckpoint | None:
     return FoundCheckpoint(
         path, step, size, layout, parse_number(found.get("val_loss")),
         identity if _IDENTITY.fullmatch(identity) else "", parts if _NUMBERS.fullmatch(parts) else "",
-        parse_integer(found.get("parts_needed")),
+        parse_integer(found.get("parts_needed")), parse_integer(found.get("best_step")),
     )  # fmt: skip
 
 

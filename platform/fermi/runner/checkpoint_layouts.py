@@ -110,13 +110,14 @@ class Candidate(NamedTuple):
 
 class CheckpointFacts(NamedTuple):
     """What a complete checkpoint says of itself. `guess`: the step is a number in its name that may as well count
-    epochs or saves."""
+    epochs or saves; `best_step`: of the one that is the best so far."""
 
     layout: str
     step: int | None = None
     epoch: int | None = None
     val_loss: float | None = None
     guess: int | None = None
+    best_step: int | None = None
 
 
 class Parts(NamedTuple):
@@ -281,7 +282,17 @@ def _read_transformers(one: Candidate, listing: Listing, open_file: OpenFile) ->
     losses = [one["eval_loss"] for one in said if one.get("step") == step and isinstance(one.get("eval_loss"), float)]
     if "optimizer.pt" in entries and "scheduler.pt" not in entries and "optimizer.bin" not in entries:
         return None
-    return CheckpointFacts("transformers", _check_step(step), None, losses[-1] if losses else None)
+    best_step = _find_best_step(state or {})
+    return CheckpointFacts("transformers", _check_step(step), None, losses[-1] if losses else None, None, best_step)
+
+
+def _find_best_step(state: Mapping[str, Any]) -> int | None:
+    """Return the step of the checkpoint that the Trainer holds for the best one (`TrainerState.best_global_step`, and
+    `best_model_checkpoint` of earlier releases, in trainer_callback.py), by the metric that it was given."""
+    if isinstance(step := state.get("best_global_step"), int) and not isinstance(step, bool):
+        return _check_step(step)
+    named = re.search(r"checkpoint-(\d{1,15})$", str(state.get("best_model_checkpoint") or ""))
+    return int(named[1]) if named else None
 
 
 def _read_accelerate(one: Candidate, listing: Listing, open_file: OpenFile) -> CheckpointFacts | None:

@@ -130,6 +130,7 @@ class CheckpointScan:
         about.update({"counted": True} if is_counted and step is not None else {})
         about.update({"epoch": facts.epoch} if facts.epoch is not None else {})
         about.update({"val_loss": facts.val_loss} if facts.val_loss is not None else {})
+        about.update({"best_step": facts.best_step} if facts.best_step is not None else {})
         about.update({"identity": identity} if identity else {})
         if parts and not parts.is_whole and len(here := format_numbers(parts.here)) <= MAX_PARTS_LENGTH:
             about.update({"parts": here}, **({"parts_needed": parts.needed} if parts.needed else {}))

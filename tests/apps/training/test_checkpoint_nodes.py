@@ -10,7 +10,7 @@ import pytest
 from apps.common.texts import render_text
 from apps.training.core import checkpoint_choice, checkpoint_nodes
 from apps.training.logs.ingest import LogReader
-from apps.training.models import Checkpoint, Finding, Node, Task
+from apps.training.models import Checkpoint, Finding, MetricPoint, Node, Task, TaskParameter
 from apps.training.presenters import checkpoint_marks
 from fermi.engines.agent.engine import AgentBackend
 from fermi.engines.local.engine import LocalBackend
@@ -142,3 +142,25 @@ def test_where_the_platform_sees_no_files_the_nodes_that_have_them_are_known(two
     assert checkpoint_nodes.find_nodes_apart(workers, f"{top}/step-99") is None
     top.mkdir(parents=True)
     assert checkpoint_nodes.find_nodes_apart(workers, f"{top}/step-20") is None, "the platform sees the folder"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_best_is_what_the_script_says_or_else_by_its_loss_or_score(task: Task) -> None:
+    for step, accuracy in ((20, 0.9), (40, 0.5)):
+        Checkpoint.objects.create(task=task, attempt=1, step=step, path=f"/o/{step}", at=AT)
+        MetricPoint.objects.create(
+            task=task, attempt=1, rank=0, step=step, at=AT, values={"eval_accuracy": accuracy, "loss": 1.0}
+        )
+    marks = checkpoint_marks.find_marks(task)
+    assert (marks.newest, marks.best, marks.best_by) == ("/o/40", "/o/20", "eval_accuracy")
+    Checkpoint.objects.update(val_loss=2.0)
+    Checkpoint.objects.filter(step=40).update(val_loss=1.0)
+    marks = checkpoint_marks.find_marks(task)
+    assert (marks.best, marks.best_by) == ("/o/40", "val_loss")
+    TaskParameter.objects.create(task=task, name="metric_for_best_model", value="accuracy", source="transformers")
+    assert checkpoint_marks.find_marks(task).best == "/o/20"
+    Checkpoint.objects.filter(step=40).update(nodes={"env-a": {"best_step": 40}})
+    marks = checkpoint_marks.find_marks(task)
+    assert (marks.best, marks.best_by) == ("/o/40", "best_model_checkpoint")
+    row = {"path": "/o/40", "step": 40, "valLoss": None, "nodes": {}, "complete": True}
+    assert checkpoint_marks.mark_row(row, marks)["bestBy"] == "best_model_checkpoint"

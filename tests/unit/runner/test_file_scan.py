@@ -534,6 +534,21 @@ def test_the_runner_of_rank_0_looks_and_only_into_folders_of_its_task(tmp_path: 
     assert FileScan.from_spec({**spec, "pulse": False, "ranks": [{"rank": 0}]}, 0.0) is None
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ({"best_global_step": 500, "best_model_checkpoint": "out/checkpoint-400"}, 500),
+        ({"best_model_checkpoint": "out/checkpoint-400"}, 400),
+        ({"best_global_step": None, "best_model_checkpoint": None}, None),
+    ],
+)
+def test_the_trainer_says_which_one_is_the_best(attempt: Attempt, said: dict[str, Any], expected: int | None) -> None:
+    folder = attempt.tree / "checkpoint-500"
+    write(folder / "model.safetensors", safetensors())
+    write(folder / "trainer_state.json", json.dumps({"global_step": 500, "log_history": [], **said}))
+    assert only(attempt.checkpoints()).get("best_step") == expected
+
+
 # --- nodes with disks of their own ---
 
 

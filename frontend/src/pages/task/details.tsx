@@ -74,7 +74,11 @@ export function Checkpoints({ id }: { id: string }) {
                 {formatInteger(each.step)}
                 <span className="ml-2 inline-flex gap-1">
                   {each.newest && <Badge tone="info">{t("task.newestCheckpoint")}</Badge>}
-                  {each.best && <Badge tone="ok">{t("task.bestCheckpoint")}</Badge>}
+                  {each.best && (
+                    <Badge tone="ok" title={each.bestBy}>
+                      {t("task.bestCheckpoint")}
+                    </Badge>
+                  )}
                   {!each.complete && <Badge tone="warn">{t("task.incompleteCheckpoint")}</Badge>}
                 </span>
               </td>
