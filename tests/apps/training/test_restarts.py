@@ -369,7 +369,7 @@ def test_the_checkpoint_is_found_without_reading_each_one(
     assert point
     assert point.path == newest
     assert looked.call_count <= most_rows
-    assert resolved.call_count == 3, "each of the platform's own folders, once"
+    assert resolved.call_count == 4, "each of the platform's own folders, once"
     assert len(asked) <= queries, [one["sql"] for one in asked]
 
 
