@@ -300,7 +300,8 @@ class JobSpec:
     def build_watch_options(self) -> dict[str, Any]:
         """Return how a node runner starts and watches its ranks, as keys of a node's spec: the same on every engine."""
         started = {"processes": "node"} if self.starts_ranks else {}
-        resumes = {"resumes": True} if self.resume_rule else {}
+        is_named = self.attempt == 1 and self.resume_from not in ("", "auto")  # by the request
+        resumes = {"resumes": True} if self.resume_rule or is_named else {}
         return {"pulse": self.pulse, "hang_seconds": self.hang_seconds, **started, **resumes}
 
     @property

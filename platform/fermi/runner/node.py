@@ -33,8 +33,8 @@ does. `imports`: why they are executed although a process with these modules sta
 `venv`: the virtual environment on top of this interpreter that `command` runs with (see `venv.py`).
 
 `own_cwd`: no other task's ranks start in `cwd`, although it is not made from `code`: files in it are these ranks'.
-`own_files`: the folders of the task may be on a disk of this node's own. `resumes`: a rule says how ranks are told to
-resume from FERMI_RESUME_FROM, so rank 0 does not start where that is missing.
+`own_files`: the folders of the task may be on a disk of this node's own. `resumes`: FERMI_RESUME_FROM is handed over by
+a rule, or named by the request, so rank 0 does not start where that is missing.
 
 `code`: what `cwd` is made from before the ranks start (see `code_delivery.py`); `doing` of the status has its progress.
 
