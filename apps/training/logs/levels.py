@@ -8,8 +8,8 @@
     {"level": "error", "timestamp": "2026-…", …}         JSON
 
 A line without a level belongs to the line above it, as the lines of a traceback do: `LevelContext` carries it from line
-to line. What ends that: an object in JSON, a progress bar, a line that has a time but no level, and, below a line that
-is no error, any line that is not indented.
+to line. What ends that: an object in JSON, a progress bar, a line that has a time but no level, and any line that is not
+indented, except for MAX_MESSAGE_LINES below an exception, whose message may have several.
 """
 
 import re
@@ -24,6 +24,9 @@ LEVELS = ("debug", "info", "warning", "error")
 MAX_REACH_BYTES = 16 << 10
 """Bytes from the beginning of a line with a level or time to the last line that takes them over. Without such a bound a
 line's level would depend on where reading began."""
+
+MAX_MESSAGE_LINES = 10
+"""Lines below an exception that are not indented and still belong to it."""
 
 MAX_HEAD_LENGTH = 256  # characters of a line that are searched for its level and time
 
@@ -64,11 +67,12 @@ SEPARATORS = "[](){}<>|:;,-*>"
 
 
 class LineLevel(NamedTuple):
-    """Level and time of a line. `alone`: the line continues none above it."""
+    """Level and time of a line. `alone`: the line continues none above it; `raised`: of an exception."""
 
     level: str | None = None
     at: datetime | None = None
     alone: bool = False
+    raised: bool = False
 
 
 NO_LEVEL, STANDALONE = LineLevel(), LineLevel(alone=True)
@@ -127,7 +131,7 @@ class LevelContext:
         self._clock = clock
         self._level: str | None = None
         self._at: datetime | None = None
-        self._level_from = self._at_from = 0
+        self._level_from = self._at_from = self._message_lines = 0
         self._skipped: list[tuple[int, bytes]] = []
 
     def skip(self, offset: int, raw: bytes) -> None:
@@ -149,17 +153,19 @@ class LevelContext:
         said = parse_level(text, self._clock)
         if said is NO_LEVEL and self._level is None and self._at is None:
             return None, None
-        level, at, alone = said
+        level, at, alone, raised = said
         if at is not None:
             self._at, self._at_from = at, offset
         elif self._at is not None and offset - self._at_from > MAX_REACH_BYTES:
             self._at = None
         if level is not None or alone:
             self._level, self._level_from = level, offset
-        elif self._level is not None and (
-            offset - self._level_from > MAX_REACH_BYTES or (self._level != "error" and text[:1] not in {"", " ", "\t"})
-        ):
-            self._level = None
+            self._message_lines = MAX_MESSAGE_LINES if raised else 0
+        elif self._level is not None:
+            if text[:1] not in {"", " ", "\t"}:
+                self._message_lines -= 1
+            if self._message_lines < 0 or offset - self._level_from > MAX_REACH_BYTES:
+                self._level = None
         return self._level, self._at
 
 
@@ -190,9 +196,9 @@ def _parse_worded(head: str, clock: TimestampParser) -> LineLevel:
     if level := LEVEL_WORDS.get(name.upper() if colon and not more else name):
         return LineLevel(level, clock.parse_time(head[len(name) :].lstrip(": [-|")))
     if name.endswith(ERROR_SUFFIXES) and (colon or word == head) and name.replace(".", "_").isidentifier():
-        return LineLevel("error")
+        return LineLevel("error", raised=True)
     if name in ERROR_BEGINNINGS and head.startswith(ERROR_BEGINNINGS[name]):
-        return LineLevel("error")
+        return LineLevel("error", raised=True)
     if ": " in head:
         if "arning: " in head and _is_warning(head):
             return LineLevel("warning")

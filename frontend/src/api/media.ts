@@ -32,14 +32,15 @@ export function buildMediaUrl(id: string, path: string): string {
 export const mediaFileQuery = (id: string, path: string) =>
   queryOptions({
     queryKey: [...taskKeys.one(id), "media-file", path] as const,
-    queryFn: async ({ signal }): Promise<Blob | undefined> => {
+    queryFn: async ({ signal }): Promise<Blob | null> => {
       const answer = await fetch(buildMediaUrl(id, path), { signal });
       if (!answer.ok) throw new Error(`${answer.status} ${path}`);
       if (Number(answer.headers.get("Content-Length") ?? 0) > MAX_SHOWN_BYTES) {
-        await answer.body?.cancel();
-        return undefined;
+        void answer.body?.cancel();
+        return null; // the cache takes no undefined
       }
-      return answer.blob();
+      const file = await answer.blob();
+      return file.size > MAX_SHOWN_BYTES ? null : file;
     },
     staleTime: Infinity,
     gcTime: 60_000,

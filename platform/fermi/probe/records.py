@@ -159,8 +159,9 @@ def media_folder() -> str:
 
 
 def format_record(record: dict[str, Any]) -> list[bytes]:
-    """Return the record as lines of at most MAX_RECORD_BYTES, each a record by itself. Values that are too long, and
-    more than MAX_NAMES of them, are left out. Raises what `json.dumps` raises."""
+    """Return the record as lines of at most MAX_RECORD_BYTES, each a record by itself; nested names are joined with dots
+    where that divides them. Values that are too long, and more than MAX_NAMES of them, are left out. Raises what
+    `json.dumps` raises."""
     import json
 
     record = {name: _shorten(value) for name, value in record.items()}
@@ -173,9 +174,11 @@ def format_record(record: dict[str, Any]) -> list[bytes]:
         content = record[name]
         if len(record) > len(about) + 1:
             lines += format_record({**about, name: content})
-        elif name in _DIVISIBLE and isinstance(content, dict) and len(content) > 1:
+        elif name in _DIVISIBLE and isinstance(content, dict):
             items = list(content.items())
-            for part in (items[: len(items) // 2], items[len(items) // 2 :]):
+            while len(items) == 1 and isinstance(items[0][1], dict):
+                items = [(f"{items[0][0]}.{inner}", value) for inner, value in items[0][1].items()]
+            for part in (items[: len(items) // 2], items[len(items) // 2 :]) if len(items) > 1 else ():
                 lines += format_record({**about, name: dict(part)})
     return lines
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fermi.metrics.parameters import flatten_parameters
 from fermi.probe import records, setup
 from fermi.runner import rank
 
@@ -102,6 +103,20 @@ def test_a_large_record_is_split_and_what_is_too_long_left_out(run):
     assert {one["step"] for one in found if "values" in one and len(one["values"]) > 1} == {3}
     [parameters] = [one["parameters"] for one in found if "parameters" in one]
     assert (len(parameters["text"]), parameters["损失"]) == (records.MAX_TEXT_LENGTH, "步")
+
+
+def test_nested_parameters_are_divided_where_they_are_large(run):
+    found = run(
+        """
+        inner = {f"option_{n}": "x" * 60 for n in range(200)}
+        add_record({"source": "wandb", "parameters": {"model": {"config": inner}, "lr": 0.1}})
+        """
+    )
+    assert len(found) > 3
+    merged: dict[str, Any] = {}
+    for one in found:
+        merged.update(flatten_parameters(one["parameters"]))
+    assert merged == {"lr": 0.1, **{f"model.config.option_{n}": "x" * 60 for n in range(200)}}
 
 
 def test_a_queue_that_nobody_reads_stays_small(run):

@@ -125,7 +125,7 @@ def test_the_year_is_inferred_only_where_a_time_has_none() -> None:
 @example('{"time": 1e308, "level": "info"}')
 def test_no_line_raises(line: str) -> None:
     for zone in (UTC, ZoneInfo("Pacific/Kiritimati")):
-        level, at, _ = parse_level(line, TimestampParser(lambda: datetime(2026, 11, 22, tzinfo=UTC), zone))
+        level, at, *_ = parse_level(line, TimestampParser(lambda: datetime(2026, 11, 22, tzinfo=UTC), zone))
         assert level is None or level in levels.LEVELS
         assert at is None or at.tzinfo is UTC
 
@@ -160,9 +160,16 @@ def test_independent_lines_do_not_inherit_a_level() -> None:
         assert levels_of("ERROR: lost", line, "plain") == ["error", None, None]
 
 
-def test_below_a_line_that_is_no_error_only_indented_lines_belong_to_it() -> None:
-    lines = ("x.py:1: UserWarning: slow", "  warnings.warn(", "step 1", "  indented")
-    assert levels_of(*lines) == ["warning", "warning", None, None]
+@pytest.mark.parametrize(
+    ("line", "level"), [("x.py:1: UserWarning: slow", "warning"), ("2026-11-22 10:00:00 ERROR refused", "error")]
+)
+def test_below_a_line_with_a_level_only_indented_lines_belong_to_it(line: str, level: str) -> None:
+    assert levels_of(line, "  indented", "", "step 1", "  indented") == [level, level, level, None, None]
+
+
+def test_what_a_script_prints_after_an_exception_that_it_handled_is_no_error() -> None:
+    found = levels_of("Traceback (most recent call last):", "  f()", "ValueError: x", *["step 1: loss 2.3"] * 20)
+    assert found == ["error"] * (3 + levels.MAX_MESSAGE_LINES) + [None] * (20 - levels.MAX_MESSAGE_LINES)
 
 
 def test_a_time_applies_to_following_lines_without_one() -> None:
@@ -175,8 +182,8 @@ def test_a_time_applies_to_following_lines_without_one() -> None:
 def test_level_and_time_reach_no_further_than_a_reader_looks_back() -> None:
     above = LevelContext(CLOCK)
     above.classify_line(0, "2026-11-22 10:00:00 ERROR x")
-    assert above.classify_line(levels.MAX_REACH_BYTES, "y")[0] == "error"
-    assert above.classify_line(levels.MAX_REACH_BYTES + 1, "z") == (None, None)
+    assert above.classify_line(levels.MAX_REACH_BYTES, " y")[0] == "error"
+    assert above.classify_line(levels.MAX_REACH_BYTES + 1, " z") == (None, None)
 
 
 @given(st.lists(st.sampled_from([*(line for line, _, _ in LINES), "  indented", "x" * 5000]), max_size=60), st.data())

@@ -13,18 +13,24 @@ interface FileListProps {
   below: string;
   /** Results of a search, shown with their full paths. */
   whole: boolean;
+  /** In a side column: names and sizes only. */
+  narrow?: boolean;
   onOpen: (path: string) => void;
   actions?: ((item: FileItem) => ReactNode) | undefined;
 }
 
 /** Files and folders of a project or a task. */
-export function FileList({ items, below, whole, onOpen, actions }: FileListProps) {
+export function FileList({ items, below, whole, narrow, onOpen, actions }: FileListProps) {
   const { t } = useTranslation();
   const columns = [
     { label: t("files.name") },
     { label: t("files.size"), className: "text-right" },
-    { label: t("files.modified"), className: MEDIUM_COLUMN },
-    { label: t("files.by"), className: WIDE_COLUMN },
+    ...(narrow
+      ? []
+      : [
+          { label: t("files.modified"), className: MEDIUM_COLUMN },
+          { label: t("files.by"), className: WIDE_COLUMN },
+        ]),
     { label: <span className="sr-only">{t("files.list")}</span>, className: "w-px" },
   ];
   return (
@@ -34,7 +40,7 @@ export function FileList({ items, below, whole, onOpen, actions }: FileListProps
         const Icon = item.kind === "folder" ? Folder : FileText;
         return (
           <tr key={item.path} className="*:px-4 *:py-2">
-            <td>
+            <td title={narrow ? formatDateTime(item.modifiedAt) : undefined}>
               <span className="flex items-center gap-2">
                 <Icon aria-hidden className="size-4 shrink-0 text-muted" />
                 {item.kind === "folder" ? (
@@ -49,8 +55,12 @@ export function FileList({ items, below, whole, onOpen, actions }: FileListProps
             <td className="text-right whitespace-nowrap tabular-nums">
               {item.sizeBytes === null ? "–" : formatBytes(item.sizeBytes)}
             </td>
-            <td className={`${MEDIUM_COLUMN} whitespace-nowrap text-muted`}>{formatDateTime(item.modifiedAt)}</td>
-            <td className={`${WIDE_COLUMN} text-muted`}>{item.by || "–"}</td>
+            {!narrow && (
+              <>
+                <td className={`${MEDIUM_COLUMN} whitespace-nowrap text-muted`}>{formatDateTime(item.modifiedAt)}</td>
+                <td className={`${WIDE_COLUMN} text-muted`}>{item.by || "–"}</td>
+              </>
+            )}
             <td>
               <span className="flex justify-end gap-1">
                 <ButtonAnchor

@@ -43,6 +43,16 @@ function logged(...items: ReturnType<typeof medium>[]) {
   );
 }
 
+test("a file that is too large to show is named as such, and can be downloaded", async () => {
+  logged(medium("image", "samples", 10, "media/huge.png"));
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/:id/outputs/content"), () => HttpResponse.arrayBuffer(new ArrayBuffer(3 << 20))),
+  );
+  renderAt("/training/task-1");
+  await screen.findByText("文件太大，无法显示，可以下载。");
+  expect(screen.getByRole("link", { name: "下载 samples" })).toBeTruthy();
+});
+
 test("images are shown at the newest step, and each step by the slider", async () => {
   logged(medium("image", "samples", 10, "media/a/1.png"), medium("image", "samples", 20, "media/a/2.png"));
   renderAt("/training/task-1");

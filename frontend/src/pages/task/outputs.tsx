@@ -31,7 +31,7 @@ export default function Outputs({ task }: { task: Task }) {
       <p className="mb-2 text-sm text-muted">{t("files.outputsHint")}</p>
       <div className="space-y-3">
         <Breadcrumbs path={asked.path} onOpen={open} />
-        <FileList items={outputs.items} below={below} whole={false} onOpen={open} />
+        <FileList items={outputs.items} below={below} whole={false} narrow onOpen={open} />
         <Pager
           count={t("files.count", { count: outputs.total })}
           pages={Math.ceil(outputs.total / FILES_PER_PAGE)}
