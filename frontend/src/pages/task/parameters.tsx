@@ -42,7 +42,7 @@ export default function Parameters({ task }: { task: Task }) {
         {shown.map(({ name, value }) => (
           <div key={name} className="flex justify-between gap-3">
             <dt className="min-w-0 break-all text-muted">{name}</dt>
-            <dd className="max-w-[60%] min-w-0 text-right">
+            <dd className="max-w-[60%] shrink-0 text-right">
               <Link
                 to={`/training?${new URLSearchParams({ parameter: `${name}=${value}` }).toString()}`}
                 title={t("parameters.filter", { name, value })}
