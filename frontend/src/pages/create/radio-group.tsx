@@ -23,8 +23,8 @@ export function RadioGroup<Value extends string>({
 }: RadiosProps<Value>) {
   const id = useId();
   return (
-    <fieldset className={cx("min-w-0 space-y-1.5", className)} aria-describedby={error && id}>
-      <legend className="text-sm font-medium">{legend}</legend>
+    <fieldset className={cx("grid min-w-0 gap-1.5", className)} aria-describedby={error && id}>
+      <legend className="mb-1.5 text-sm font-medium">{legend}</legend>
       {options.map((option) => (
         <label
           key={option.value}
