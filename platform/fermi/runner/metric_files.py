@@ -105,6 +105,7 @@ class EventFile(MetricFile):
         file.seek(self.offset)
         data = file.read(min(most, CHUNK_BYTES * 2))
         found: dict[tuple[int, int], Row] = {}
+        turns: dict[tuple[int, str], int] = {}  # how often a name has been there at a step
         try:
             events, used, passed = self.reader.split_records(data)
             self.offset += used + passed
@@ -112,9 +113,7 @@ class EventFile(MetricFile):
                 for one in self.reader.read_scalars(event):
                     if not math.isfinite(one.value):
                         continue
-                    turn = 0
-                    while (row := found.get((one.step, turn))) and one.tag in row[1]:
-                        turn += 1
+                    turn = turns[one.step, one.tag] = turns.get((one.step, one.tag), -1) + 1
                     row = found.setdefault((one.step, turn), (one.step, {}, one.time))
                     row[1][one.tag] = one.value
         except EventFormatError:
@@ -245,6 +244,7 @@ class MetricScan:
         self._histories: dict[str, tuple[set[tuple[int, frozenset[str]]], set[str]]] = {}
         self._owners: dict[str, str] = {}  # by simplified name: the first unit that has such a value
         self._names: dict[tuple[str, str], str] = {}  # by unit and name in the file; empty: not reported
+        self._seen: set[tuple[str, str]] = set()  # units and names in the file, at most MAX_NAMES
         self._points: dict[str, dict[int, float]] = {}  # by simplified name: the newest points
         self._is_first = True
 
@@ -296,9 +296,12 @@ class MetricScan:
                 rows, used = one.read(entry, file, most)
         except OSError:  # deleted meanwhile, or not for this process to read
             return [], 0
-        if one.given >= DENSE_RECORDS and len(rows) > SPARSE_SCAN_RECORDS:
-            each = math.ceil(len(rows) / SPARSE_SCAN_RECORDS)
-            rows = rows[-1::-each][::-1]
+        dense = max(0, DENSE_RECORDS - one.given)
+        rows, rest = rows[:dense], rows[dense:]
+        if len(rest) > SPARSE_SCAN_RECORDS:
+            each = math.ceil(len(rest) / SPARSE_SCAN_RECORDS)
+            rest = rest[-1::-each][::-1]
+        rows += rest
         records = [record for row in rows for record in self._build_records(one, row)]
         one.given += len(records)
         return records, used
@@ -325,14 +328,14 @@ class MetricScan:
         tag, leaf = tag[:MAX_NAME_LENGTH], unit.rpartition("/")[2]
         if tag in EPOCH_NAMES:
             return tag
+        if self._counts_too_many(unit, tag):
+            return ""
         if leaf.lower() in SPLIT_NAMES and re.split(r"[/._\- ]", tag.lower(), maxsplit=1)[0] not in SPLIT_NAMES:
             return f"{leaf}/{tag}"
         if leaf.startswith(f"{tag.replace('/', '_')}_"):
             return f"{tag}/{leaf[len(tag) + 1 :]}"  # `SummaryWriter.add_scalars` of torch/utils/tensorboard/writer.py
         if (unit, tag) in self._names:
             name = self._names[unit, tag]
-        elif len(self._names) >= MAX_NAMES:
-            name = ""
         else:
             name = self._names[unit, tag] = self._choose_name(unit, tag, step, value)
         if name == tag:
@@ -341,6 +344,12 @@ class MetricScan:
             if len(points) > KEPT_POINTS:
                 del points[next(iter(points))]
         return name
+
+    def _counts_too_many(self, unit: str, tag: str) -> bool:
+        """Return whether a value is one more than MAX_NAMES."""
+        if (unit, tag) not in self._seen and len(self._seen) < MAX_NAMES:
+            self._seen.add((unit, tag))
+        return (unit, tag) not in self._seen
 
     def _choose_name(self, unit: str, tag: str, step: int, value: float) -> str:
         if self._owners.setdefault(simplify_name(tag), unit) != unit:
