@@ -332,7 +332,16 @@ class _Shell:
         return text
 
     def _expand_joined(self, piece: Piece) -> str:
-        return piece.text if piece.kind == "text" else " ".join(self._list_values(piece))
+        """Return the text of a piece. Raise ShellTextError where all become too long: each line may double what the one
+        before it has stored."""
+        text = piece.text if piece.kind == "text" else " ".join(self._list_values(piece))
+        self._count_expanded(len(text))
+        return text
+
+    def _count_expanded(self, characters: int) -> None:
+        self.size += characters
+        if self.size > MAX_EXPANDED_CHARACTERS:
+            raise ShellTextError("COMMAND_TEXT_TOO_LONG", limit=MAX_EXPANDED_CHARACTERS >> 10)
 
     def _expand(self, word: Word) -> list[str]:
         """Return the words that one becomes: unquoted values are split at white space, as a shell does. Raise
@@ -343,9 +352,7 @@ class _Shell:
             values = [piece.text] if piece.kind == "text" else self._list_values(piece)
             if piece.kind != "text" and not piece.quoted:
                 values = [part for value in values for part in value.split()]
-            self.size += sum(map(len, values))
-            if self.size > MAX_EXPANDED_CHARACTERS:
-                raise ShellTextError("COMMAND_TEXT_TOO_LONG", limit=MAX_EXPANDED_CHARACTERS >> 10)
+            self._count_expanded(sum(map(len, values)))
             for index, value in enumerate(values):
                 if index and open_word is not None:
                     found.append(open_word)

@@ -113,8 +113,8 @@ def _strip_prompts(text: str) -> str:
             line = line[prompt.end() :]
         elif prompted and line.strip():
             continue
-        else:
-            line = _NOTEBOOK.sub("", line, count=1)
+        elif notebook := _NOTEBOOK.match(line):
+            line = line[notebook.end() :]
         if not (continues or carried):
             commands.append([])
         elif not continues:

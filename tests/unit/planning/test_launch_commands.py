@@ -179,6 +179,10 @@ def test_what_is_not_understood_runs_as_it_is_once_per_node(text: str, code: str
         ("python \x1b[1m train.py", "COMMAND_TEXT_CONTROL"),
         ("python train.py " + "a" * MAX_TEXT_BYTES, "COMMAND_TEXT_TOO_LONG"),
         ("A=" + "a" * 1000 + "\n" + "python x.py" + " $A" * 100, "COMMAND_TEXT_TOO_LONG"),
+        ("A=aaaaaaaa\n" + "A=$A$A\n" * 60 + "python x.py $A", "COMMAND_TEXT_TOO_LONG"),
+        ("A=aaaaaaaa\n" + 'A="$A$A"\n' * 60 + "python x.py", "COMMAND_TEXT_TOO_LONG"),
+        ("A=aaaaaaaa\n" + "export A=$A$A\n" * 60 + "python x.py", "COMMAND_TEXT_TOO_LONG"),
+        ("A=(a b)\n" + "A=(${A[@]} ${A[@]})\n" * 60 + "python x.py", "COMMAND_TEXT_TOO_LONG"),
     ],
 )  # fmt: skip
 def test_a_text_that_starts_nothing_is_refused(text: str, code: str) -> None:
