@@ -2,9 +2,9 @@
 is small JSON.
 
 Names of two sources are compared where they mean the same (`canonicalize`). Values that agree at MIN_MATCHES steps, or
-at one step in EXACT_DIGITS digits, and differ at none, make the two one series: that of the source with the lower
-priority is hidden. One difference makes them distinct for good, unless a step has several values and others of these
-agree. Values agree if they are equal to the precision with
+at one step in EXACT_DIGITS digits, or in ROUGH_DIGITS digits for MIN_MATCHES names at once, and differ at none, make
+the two one series: that of the source with the lower priority is hidden. One difference makes them distinct for good,
+unless a step has several values and others of these agree. Values agree if they are equal to the precision with
 which the less precise one was printed, or to that of a single precision number, which event files hold.
 
     "names": {"loss": {"text:loss": [[10, 2.31], …], "wandb:train/loss": [[10, 2.3097], …]}}     the newest values
@@ -28,7 +28,7 @@ from fermi.metrics.points import Point, get_priority
 MIN_MATCHES = 2
 FIRST_VALUES = 4
 """Values that are kept of a name while only one source has it."""
-EXACT_DIGITS = 5
+EXACT_DIGITS, ROUGH_DIGITS = 5, 3
 SINGLE_PRECISION = 2.0**-23
 MAX_RECENT_VALUES = 16
 MAX_COMPARED_SERIES = 8
@@ -96,6 +96,7 @@ class SourceMerger:
         elif tuple(values) in self._known:
             return values
         done = True
+        once: dict[str, list[tuple[str, str]]] = {}  # by source: pairs that agreed for the first time, and what to hide
         for name, value in values.items():
             key, common = f"{source}:{name}", canonicalize(name)
             known = names.get(common)
@@ -105,7 +106,13 @@ class SourceMerger:
                 known = names[common] = {}
             if key not in known or len(known) > 1 or len(known[key]) < FIRST_VALUES:
                 done = False
-                self._compare(known, key, step, value)
+                for pair, hidden_key, other in self._compare(known, key, step, value):
+                    once.setdefault(other, []).append((pair, hidden_key))
+        for found in once.values():
+            if len(found) >= MIN_MATCHES:
+                for pair, hidden_key in found:
+                    self.state["pairs"][pair] = "same"
+                    self._hide(hidden_key)
         if done and len(self._known) < MAX_COMPARED_NAMES:
             self._known.add(tuple(values))
         hidden = self.state.get("hidden", ())
@@ -113,12 +120,16 @@ class SourceMerger:
             return values
         return {name: value for name, value in values.items() if f"{source}:{name}" not in hidden}
 
-    def _compare(self, known: dict[str, list[Any]], key: str, step: int, value: float | None) -> None:
+    def _compare(
+        self, known: dict[str, list[Any]], key: str, step: int, value: float | None
+    ) -> list[tuple[str, str, str]]:
+        """Return the pairs that agreed once, in ROUGH_DIGITS digits, what to hide of each, and the other's source."""
+        once: list[tuple[str, str, str]] = []
         if key not in known and len(known) >= MAX_COMPARED_SERIES:
-            return
+            return once
         recent = known.setdefault(key, [])
         if value is None:
-            return
+            return once
         recent.append([step, value])
         del recent[:-MAX_RECENT_VALUES]
         source, pairs = key.partition(":")[0], self.state.setdefault("pairs", {})
@@ -133,10 +144,16 @@ class SourceMerger:
             if not agreed and any(agree(own, told) for at, own in recent if at == step for told in there):
                 continue  # a step has several values: of lines for people only the first counts
             pairs[pair] = pairs.get(pair, 0) + 1 if agreed else "distinct"
-            exact = bool(agreed) and min(count_digits(value), count_digits(agreed[-1])) >= EXACT_DIGITS
-            if agreed and (exact or pairs[pair] >= MIN_MATCHES):
+            if not agreed:
+                continue
+            digits = min(count_digits(value), count_digits(agreed[-1]))
+            lower = min(key, other, key=lambda one: (get_priority(one.partition(":")[0]), one))
+            if digits >= EXACT_DIGITS or pairs[pair] >= MIN_MATCHES:
                 pairs[pair] = "same"
-                self._hide(min(key, other, key=lambda one: (get_priority(one.partition(":")[0]), one)))
+                self._hide(lower)
+            elif digits >= ROUGH_DIGITS:
+                once.append((pair, lower, other.partition(":")[0]))
+        return once
 
     def _hide(self, key: str) -> None:
         hidden = self.state.setdefault("hidden", [])

@@ -146,3 +146,14 @@ def test_of_several_values_at_one_step_those_that_are_printed_first_are_compared
     seen.add("tensorboard", 120, **{"charts/episodic_return": 51.0})
     assert seen.hidden == [HiddenSeries("text", "episodic_return")]
     assert seen.add("text", 130, episodic_return=44.0) == []
+
+
+def test_several_names_that_agree_at_one_step_are_the_same_series() -> None:
+    seen = Series()
+    seen.add("transformers", 25, **{"summary/train_loss": 6.2957, "summary/train_runtime": 1.9195})
+    seen.add("text", 25, train_loss=6.296, train_runtime=1.919)
+    assert seen.hidden == [HiddenSeries("text", "train_loss"), HiddenSeries("text", "train_runtime")]
+    seen = Series()
+    seen.add("wandb", 25, loss=1.0, acc=0.5, lr=0.123)
+    seen.add("text", 25, loss=1.0, acc=0.5, lr=0.123)
+    assert seen.hidden == [], "one name in few digits may be chance"
