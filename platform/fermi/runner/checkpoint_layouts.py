@@ -73,7 +73,8 @@ _STEP_IN_NAME = re.compile(r"(?:^|[^a-z])(?:global[-_]?)?(?:step|iter|iteration|
 _EPOCH_IN_NAME = re.compile(r"(?:^|[^a-z])(?:epoch|ep)s?[-_=]?(\d{1,9})", re.I)
 _LOSS_IN_NAME = re.compile(r"val(?:id)?[-_]?loss[-_=](\d{1,9}[.]\d{1,9})", re.I)
 _FAIRSEQ = re.compile(r"checkpoint_(\d{1,9})_(\d{1,15})[.]pt$")
-_DETECTRON = re.compile(r"model_(\d{7})[.]pth$")
+_PADDED = re.compile(r"(?:model|ckpt|checkpoint)[-_](\d{7}(?=[.]pth$)|0\d{5,9})[.](?:pt|pth|ckpt|bin|tar)$")
+"""A step: Detectron2's `model_0004999.pth` (fvcore `common/checkpoint.py`), nanochat's `model_000400.pt`."""
 _FLAX = re.compile(r"checkpoint_(\d{1,15})$")
 _TF_INDEX = re.compile(r"(.+)[.]index$")
 _TORCH_SUFFIXES = (".pt", ".pth", ".ckpt", ".bin", ".tar", ".pth.tar", ".model", ".th", ".params")
@@ -386,7 +387,7 @@ def _read_saved_file(one: Candidate, listing: Listing, open_file: OpenFile) -> C
     step, epoch, guess = content.step, content.epoch, None
     if step is None and (match := _FAIRSEQ.match(name)):
         epoch, step = int(match[1]), int(match[2])
-    elif step is None and (match := _DETECTRON.match(name)):
+    elif step is None and (match := _PADDED.match(name)):
         step = int(match[1])
     elif step is None and (number := _find_number(_STEP_IN_NAME, name)) is not None:
         step = number

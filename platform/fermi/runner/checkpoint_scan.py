@@ -53,13 +53,17 @@ class StepHistory:
     def find(self, at: float, guess: int | None = None) -> int | None:
         """Return the count at a moment; None where no steps were counted by then. `guess`: a number in a file's name,
         which is the count if it lies between the samples around that moment: many steps may have been made since the
-        last one."""
+        last one. Before the next sample, twice the rate of the last two limits how many."""
         samples = list(self._samples)
         index = bisect_right([moment for moment, _ in samples], at)
-        step = samples[index - 1][1] if index else 0
-        if guess and index < len(samples) and step < guess <= samples[index][1]:
-            return guess
-        return step or None
+        moment, step = samples[index - 1] if index else (at, 0)
+        limit = step
+        if 0 < index < len(samples):
+            limit = samples[index][1]
+        elif index > 1:
+            began, before = samples[index - 2]
+            limit = step + int(2 * (at - moment) * (step - before) / (moment - began))
+        return guess if guess and step < guess <= limit else step or None
 
 
 class CheckpointScan:

@@ -134,6 +134,7 @@ def test_what_existed_before_the_attempt_is_none_of_its_checkpoints(tmp_path: Pa
         ("iter_500.pth", {"meta": {"epoch": 1, "iter": 500}, "state_dict": {}}, {"layout": "torch", "step": 500}),
         ("checkpoint_2_750.pt", {"model": {}, "optimizer_history": [{"num_updates": 9}]}, {"step": 750, "epoch": 2}),
         ("model_0004999.pth", {"model": {}, "optimizer": {}}, {"layout": "torch", "step": 4999}),
+        ("model_000400.pt", lambda: {"layer.weight": torch.ones(2)}, {"layout": "weights", "step": 400}),
         ("weights.pt", lambda: {"layer.weight": torch.ones(2), "layer.bias": torch.ones(2)}, {"layout": "weights"}),
         ("whole_module.pt", lambda: torch.nn.Linear(2, 2), {"layout": "weights"}),
         ("ckpt_30.pt", {"model": {}, "optimizer": {}}, {"step": 30, "counted": True}),
@@ -197,12 +198,13 @@ def test_without_a_step_of_its_own_a_save_has_that_which_the_probe_counted(
     assert {"step": 50, "counted": True}.items() <= only(attempt.checkpoints()).items()
 
 
-@pytest.mark.parametrize(("name", "step"), [("model_000040.pt", 40), ("model_000007.pt", 33)])
+@pytest.mark.parametrize(("name", "step"), [("model_40.pt", 40), ("model_7.pt", 33), ("model_61.pt", 33)])
+@pytest.mark.parametrize("later", [True, False])
 def test_a_number_in_the_name_is_the_step_where_as_many_steps_were_counted_around_the_save(
-    attempt: Attempt, name: str, step: int
+    attempt: Attempt, name: str, step: int, later: bool
 ) -> None:
     saved_at = write(attempt.tree / name, {"model": {}, "optimizer": {}}).stat().st_mtime
-    for at, counted in ((saved_at - 0.5, 33), (saved_at + 0.6, 60)):
+    for at, counted in ((saved_at - 1.5, 13), (saved_at - 0.5, 33), *([(saved_at + 0.6, 60)] if later else [])):
         attempt.scan.checkpoints.steps.add(at, counted)
     assert {"step": step, "counted": True}.items() <= only(attempt.checkpoints()).items()
 
