@@ -514,8 +514,10 @@ class _Interpreter:
                 counted = False  # loss_step, loss/epoch
             if counted and "/" in token and "time" not in words and not _has_counting_scope(words):
                 counted = False
-            if counted:
-                return _COUNTERS[last]
+            if counted and _COUNTERS[last] == EPOCH and words[0] in ("n", "num", "max"):
+                counted = False  # n_ep, max_epochs
+            if counted:  # env_episode=4, env_step=60: the step counts
+                return ITERATION if _COUNTERS[last] == EPISODE and len(words) > 1 else _COUNTERS[last]
             opened = [word for word in words if word in _COUNTERS]
             if opened and all(word in _COUNTERS or word in SPLITS for word in words):  # Epoch(train) [1]
                 return _COUNTERS[opened[0]]
