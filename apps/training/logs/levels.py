@@ -8,8 +8,8 @@
     {"level": "error", "timestamp": "2026-…", …}         JSON
 
 A line without a level belongs to the line above it, as the lines of a traceback do: `LevelContext` carries it from line
-to line. What ends that: an object in JSON, a progress bar, a line that has a time but no level, and any line that is not
-indented, except for MAX_MESSAGE_LINES below an exception, whose message may have several.
+to line. What ends that: an object in JSON, a progress bar, a line that has a time but no level, and any line that is
+not indented, except for MAX_MESSAGE_LINES below an exception, whose message may have several.
 """
 
 import re

@@ -159,8 +159,8 @@ def media_folder() -> str:
 
 
 def format_record(record: dict[str, Any]) -> list[bytes]:
-    """Return the record as lines of at most MAX_RECORD_BYTES, each a record by itself; nested names are joined with dots
-    where that divides them. Values that are too long, and more than MAX_NAMES of them, are left out. Raises what
+    """Return the record as lines of at most MAX_RECORD_BYTES, each a record by itself; nested names are joined with
+    dots where that divides them. Values that are too long, and more than MAX_NAMES of them, are left out. Raises what
     `json.dumps` raises."""
     import json
 
