@@ -164,7 +164,7 @@ def test_after_a_restart_on_request(user: User, project: Project) -> None:
     assert_resumed(finish(task), 60)
 
 
-def test_on_fewer_nodes_and_on_all_again(user: User, project: Project) -> None:
+def test_on_fewer_nodes(user: User, project: Project) -> None:
     config = {"enabled": True, "nodeIds": ["env-a", "env-b"], "masterNode": "env-a", "framework": "ddp",
               "elastic": {"minNodes": 1, "maxNodes": 2}}  # fmt: skip
     task = submit(user, "--once=wait", environments=("env-a", "env-b"), distributedConfig=config, maxRestarts=0)

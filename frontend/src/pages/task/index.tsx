@@ -8,7 +8,7 @@ import type { RankChoice } from "@/api/logs";
 import { type TaskStream, useTaskStream } from "@/api/stream";
 import { canCreate, meQuery } from "@/api/session";
 import { diagnosisQuery, isFinished, metricsQuery, taskQuery } from "@/api/tasks";
-import type { Diagnosis, Metric, Task } from "@/api/types";
+import type { Metric, Task } from "@/api/types";
 import { withPageTexts } from "@/i18n";
 import { formatTime } from "@/lib/format";
 import { useDebounced } from "@/lib/hooks";
@@ -46,8 +46,6 @@ const Outputs = lazy(() => withPageTexts(import("./outputs")));
 
 /** How long the page waits for the first diagnosis. */
 const MAX_DIAGNOSIS_WAIT_MS = 1000;
-/** From so many seconds of training on a page says that a restart would lose them. */
-const MIN_LOST_SECONDS = 600;
 const NO_METRICS: Metric[] = [];
 
 export function Component() {
@@ -151,11 +149,6 @@ function TaskPage({ task }: { task: Task }) {
       <div className="grid gap-4 lg:grid-cols-[minmax(0,1fr)_22rem]">
         <div className="min-w-0 space-y-4">
           <TaskProgress task={task} metrics={metrics} />
-          {beginsAnew(diagnosis) && !isFinished(task) && (
-            <Callout tone="warn" role="status">
-              {diagnosis?.resumePoint?.message}
-            </Callout>
-          )}
           {wide && ranks}
           <Charts task={task} metrics={metrics} loading={loading} />
           <Suspense>
@@ -189,12 +182,6 @@ function TaskPage({ task }: { task: Task }) {
       </div>
     </Page>
   );
-}
-
-/** Whether a restart would begin anew, and lose much. */
-function beginsAnew(diagnosis: Diagnosis | undefined): boolean {
-  const point = diagnosis?.resumePoint;
-  return point?.resumes === false && (point.secondsLost ?? 0) >= MIN_LOST_SECONDS;
 }
 
 function Reason({ task }: { task: Task }) {
