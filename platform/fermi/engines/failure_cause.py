@@ -116,7 +116,8 @@ def build_rank_cause(
     culprit: first_failure.RankEnd, location: dict[str, object], earlier_ends: Sequence[first_failure.RankEnd] = ()
 ) -> Cause:
     """Return the cause for the rank that failed first. `earlier_ends`: ranks that had ended with 0 before."""
-    if culprit.exit_code < 0 or first_failure.was_killed(culprit.exit_code):
+    told = "exception" in location  # then the exit code of a launcher is another rank's
+    if culprit.exit_code < 0 or (first_failure.was_killed(culprit.exit_code) and not told):
         return Cause("RANK_KILLED", {**location, "signal": get_signal_name(-to_process_code(culprit.exit_code))})
     location = {**location, "exitCode": culprit.exit_code}
     if not earlier_ends:

@@ -186,6 +186,12 @@ def test_a_cause_has_the_exception_and_the_users_line() -> None:
     )
 
 
+def test_a_rank_with_an_exception_was_not_killed_by_the_signal_that_its_launcher_reports() -> None:
+    cause = find_failure_cause([rank(0, 137, 10.0, error=error(9.0))], lambda _: "n0")
+    assert cause is not None
+    assert (cause.code, cause.params["exitCode"]) == ("RANK_FAILED", 137)
+
+
 def test_an_unknown_signal_has_a_name() -> None:
     cause = find_failure_cause([rank(0, -64, 1.0), rank(1, -65, 2.0)], str)
     assert cause is not None
