@@ -260,7 +260,7 @@ class LogReader:
         if to_the_end:  # of an ended attempt, which asks nothing any more
             found.prompts = []
         if found.seconds_left is not None:
-            self._end.hear(found.seconds_left, moment)
+            self._end.add_line(found.seconds_left, moment)
         if found.progress and not (news.more or to_the_end):
             step, total = found.progress["step"], found.progress.get("total", 0)
             _set_length(found.progress, self._attempt, total, self._end.estimate(moment, step, total))
@@ -478,7 +478,7 @@ class _LogTail:
         return self._learner
 
     def add_parameters(self, parameters: Mapping[str, ParameterValue]) -> None:
-        """Take what parameters say of the training's length."""
+        """Update the training's length by what parameters say of it."""
         found = find_in_parameters(parameters)
         if found != UNKNOWN:
             known = TrainingLength(*self.state.get("length", ())).merge(found)

@@ -17,8 +17,8 @@ class TrainingEnd:
         self._pace = Pace()
         self._line: tuple[float, float] | None = None  # when a line came, and the end that it says
 
-    def hear(self, seconds_left: float, time: float) -> None:
-        """Take what a line said at this time."""
+    def add_line(self, seconds_left: float, time: float) -> None:
+        """Keep the time left that a line said at this time."""
         self._line = time, time + seconds_left
 
     def get_position(self, total: int) -> int:

@@ -77,6 +77,6 @@ def test_what_a_bar_says_counts_while_it_is_new_and_then_the_pace() -> None:
 
 def test_a_line_without_a_total_may_say_how_long_it_takes() -> None:
     end = TrainingEnd()
-    end.hear(60.0, 1000.0)
+    end.add_line(60.0, 1000.0)
     assert end.estimate(1001.0, 5, 0) == 1060.0
     assert end.estimate(1001.0 + MAX_AGE_SECONDS, 6, 0) is None
