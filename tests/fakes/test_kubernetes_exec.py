@@ -229,7 +229,7 @@ def test_a_stream_stays_open_as_long_as_its_output(kubernetes, dev):
     with Exec(kubernetes, dev, "sh", "-c", "sleep 600 & echo $!") as stream:
         pid = int(stream.until(b"\n"))
         assert stream.status is None
-        one = next(found for found in kubernetes.processes(dev) if found.inner == pid)
+        one = until(lambda: next((found for found in kubernetes.processes(dev) if found.inner == pid), None))
         os.kill(one.pid, signal.SIGKILL)
         assert stream.rest().code == 0
 
