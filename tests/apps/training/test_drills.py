@@ -16,6 +16,7 @@ from apps.training.models import Drill, Event, Task
 from apps.training.reconcile import reconciler
 from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskKind, TaskState
 from fermi.jobs.spec import Entrypoint, JobSpec
+from tests.apps.task_passes import advance_tasks
 from tests.platform_process import free_port
 from tests.polling import until
 
@@ -95,18 +96,7 @@ def make(
 
 def live(*waiting: Task) -> None:
     """Until all drills, and the tasks that wait for them, are over."""
-
-    def are_over() -> bool:
-        going_on = Task.objects.exclude(state__in=FINAL_STATES)
-        going_on.update(due_at=now())
-        for task in list(going_on):
-            reconciler.reconcile_tasks(task.pk)
-            task.refresh_from_db()
-            if task.state in STATES_WITH_ATTEMPT:
-                LogReader(task, task.attempt).read()
-        return not going_on.exists()
-
-    until(are_over, seconds=120, what="all are over")
+    until(advance_tasks, seconds=120, what="all are over")
     assert not Lease.objects.exists()
 
 

@@ -13,13 +13,12 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
 from apps.common.clock import now
 from apps.training.core import checkpoint_choice, task_store
 from apps.training.drills import runs
-from apps.training.logs.ingest import LogReader
 from apps.training.models import Checkpoint, CheckpointSource, Drill, Task
 from apps.training.presenters import checkpoint_marks
-from apps.training.reconcile import reconciler
 from apps.training.services import diagnosis
-from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskState
+from apps.training.states import FINAL_STATES, TaskState
 from fermi.jobs.spec import Entrypoint, JobSpec, ResumeRule
+from tests.apps.task_passes import advance_tasks
 from tests.platform_process import free_port
 from tests.polling import until
 
@@ -181,25 +180,13 @@ def project_folder(project: Project, name: str) -> Path:
     return Path(settings.DATA_DIR) / "checkpoints" / f"task-{name}"
 
 
-def advance() -> bool:
-    """One pass over all tasks that are not over; returns True once all are."""
-    going_on = Task.objects.exclude(state__in=FINAL_STATES)
-    going_on.update(due_at=now())
-    for task in list(going_on):
-        reconciler.reconcile_tasks(task.pk)
-        task.refresh_from_db()
-        if task.state in STATES_WITH_ATTEMPT:
-            LogReader(task, task.attempt).read()
-    return not going_on.exists()
-
-
 def first_step(task: Task, attempt: int) -> int:
     return min(task.metrics.filter(attempt=attempt, rank=0).values_list("step", flat=True))
 
 
 def test_scripts_that_know_nothing_of_the_platform_go_on_after_a_rank_was_killed(user: User, project: Project) -> None:
     tasks = {manner: make(user, project, manner, "--crash", rule=rule) for manner, rule in RULES.items()}
-    until(advance, seconds=120, what="all are over")
+    until(advance_tasks, seconds=120, what="all are over")
     for manner, task in tasks.items():
         task.refresh_from_db()
         assert (task.state, task.attempt) == (TaskState.SUCCEEDED, 2), (manner, task.reason, task.reason_params)
@@ -220,7 +207,7 @@ def test_scripts_that_know_nothing_of_the_platform_go_on_after_a_rank_was_killed
 
 def test_a_retry_resumes_from_what_was_found_and_not_from_what_the_script_deleted(user: User, project: Project) -> None:
     task = make(user, project, "trainer", "--steps", "100", rule=RULES["trainer"])
-    until(advance, seconds=120, what="it is over")
+    until(advance_tasks, seconds=120, what="it is over")
     path, skipped = checkpoint_choice.choose_resume_path(task)
     assert (Path(path).name, skipped) == ("checkpoint-100", [])
     for file in Path(path).iterdir():
@@ -235,7 +222,7 @@ def test_drills_say_whether_such_scripts_resume(user: User, project: Project) ->
     for manner, rule in asked.items():
         task = make(user, project, manner, "--steps", "100000", rule=rule, state=TaskState.STOPPED)
         drills[manner] = runs.start_drill_of_task(user, task, minutes=2).pk
-    until(advance, seconds=180, what="all are over")
+    until(advance_tasks, seconds=180, what="all are over")
     codes = {manner: Drill.objects.get(pk=key).report["verdict"]["code"] for manner, key in drills.items()}
     assert codes == {"nanogpt": "DRILL_RESUMES", "lightning": "DRILL_RESUMES", "trainer": "DRILL_FROM_START"}
 
@@ -247,7 +234,7 @@ def test_a_script_that_cannot_resume_is_told_of_with_what_would_be_lost(user: Us
         "rule": make(user, project, "nanogpt", "--steps", "30", rule=RULES["nanogpt"], restarts=0),
         "placeholder": make(user, project, "silent", "--steps", "10", "--init_from={resume_from}", restarts=0),
     }
-    until(advance, seconds=120, what="all are over")
+    until(advance_tasks, seconds=120, what="all are over")
     Task.objects.all().update(state=TaskState.FAILED)
     points = {name: checkpoint_choice.find_resume_point(Task.objects.get(pk=one.pk)) for name, one in tasks.items()}
     told = {name: (point.knows_how, point.step) for name, point in points.items() if point}
@@ -264,7 +251,7 @@ def test_a_script_that_cannot_resume_is_told_of_with_what_would_be_lost(user: Us
 
 def test_an_attempt_that_ignored_the_checkpoint_says_what_was_lost(user: User, project: Project) -> None:
     task = make(user, project, "nanogpt", "--crash", "--steps", "60")
-    until(advance, seconds=120, what="it is over")
+    until(advance_tasks, seconds=120, what="it is over")
     task = Task.objects.select_related("cluster").get(pk=task.pk)
     assert (task.attempt, first_step(task, 2)) == (2, 1)
     told = diagnosis.diagnose_task(user, task)
@@ -275,7 +262,7 @@ def test_an_attempt_that_ignored_the_checkpoint_says_what_was_lost(user: User, p
 
 def test_what_the_script_announces_wins_over_what_is_found(user: User, project: Project) -> None:
     task = make(user, project, "nanogpt", "--steps", "45", "--announce", restarts=0)
-    until(advance, seconds=120, what="it is over")
+    until(advance_tasks, seconds=120, what="it is over")
     row = Checkpoint.objects.get(task=task)
     assert (row.step, row.source, row.layout, row.val_loss) == (40, CheckpointSource.SCRIPT, "", 1 / 40)
     assert not task.events.filter(code="CHECKPOINT_FOUND").exists()
@@ -283,7 +270,7 @@ def test_what_the_script_announces_wins_over_what_is_found(user: User, project: 
 
 def test_values_in_files_are_points_of_the_task_and_the_best_checkpoint_is_marked(user: User, project: Project) -> None:
     task = make(user, project, "lightning", "--steps", "45", "--table", restarts=0)
-    until(advance, seconds=120, what="it is over")
+    until(advance_tasks, seconds=120, what="it is over")
     found = task.metrics.filter(source="file").order_by("step").values_list("step", "values")
     assert list(found) == [(step, {"accuracy": step / 1000}) for step in range(2, 46)]
     task.metrics.filter(step=40).update(values={"val_loss": 2.0})

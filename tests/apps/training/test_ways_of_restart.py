@@ -14,12 +14,11 @@ from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, EnvironmentStatus
 from apps.common.clock import now
 from apps.training.drills import runs
-from apps.training.logs.ingest import LogReader
 from apps.training.models import Checkpoint, Drill, Task
-from apps.training.reconcile import reconciler
 from apps.training.services import actions, pause, restart, retention
 from apps.training.services.create import retry_task, submit_request
-from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskState
+from apps.training.states import FINAL_STATES, TaskState
+from tests.apps.task_passes import advance_tasks
 from tests.polling import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -100,20 +99,8 @@ def submit(user: User, *args: str, environments: tuple[str, ...] = ("env-a",), *
     return submit_request(user, request)
 
 
-def advance() -> bool:
-    """One pass over all tasks that are not over; returns True once all are."""
-    going_on = Task.objects.exclude(state__in=FINAL_STATES)
-    going_on.update(due_at=now())
-    for task in list(going_on):
-        reconciler.reconcile_tasks(task.pk)
-        task.refresh_from_db()
-        if task.state in STATES_WITH_ATTEMPT:
-            LogReader(task, task.attempt).read()
-    return not going_on.exists()
-
-
 def advance_until(condition: Callable[[], Any], what: str) -> None:
-    until(lambda: (advance(), condition())[1], seconds=120, what=what)
+    until(lambda: (advance_tasks(), condition())[1], seconds=120, what=what)
 
 
 def has_saved(task: Task, step: int = 60) -> bool:
