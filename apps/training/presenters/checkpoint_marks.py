@@ -11,11 +11,8 @@ from fermi import messages
 from fermi.metrics import ratings
 from fermi.metrics.records import WEIGHT_LAYOUTS
 
-MAX_NAMED = 8
 MAX_MARKED = 500
 """The newest checkpoints, among which the best one is looked for."""
-
-
 TRAINER_CHOICE = "best_model_checkpoint"
 """By what a checkpoint is the best that the Hugging Face Trainer itself holds for it."""
 
@@ -78,7 +75,7 @@ def mark_row(row: Mapping[str, Any], marks: CheckpointMarks) -> dict[str, Any]:
 def _describe_gap(row: Mapping[str, Any]) -> str:
     """Return which parts of an incomplete checkpoint are known, in the reader's language."""
     known, needed = checkpoint_nodes.count_parts(row["nodes"])
-    names = ", ".join(checkpoint_nodes.list_node_names(row["nodes"])[:MAX_NAMED])
+    names = checkpoint_nodes.format_names(checkpoint_nodes.list_node_names(row["nodes"]))
     language = get_request_language()
     return messages.render_text("CHECKPOINT_INCOMPLETE", language, known=known, needed=needed or "?", nodes=names)[0]
 

@@ -314,9 +314,6 @@ def _check_on_engine(user: User, backend: Backend, job: JobSpec) -> list[Problem
     return [missing, *backend.problems(replace(job, resume_from=""))]
 
 
-MAX_NAMED = 8
-
-
 def _warn_apart(job: JobSpec, backend: Backend) -> list[Problem]:
     """Return the warning which of the job's nodes are not known to have the checkpoint that it resumes from."""
     nodes = checkpoint_nodes.find_nodes_apart(backend, job.resume_from)
@@ -325,8 +322,8 @@ def _warn_apart(job: JobSpec, backend: Backend) -> list[Problem]:
         return []
     params = {
         "path": job.resume_from,
-        "nodes": ", ".join(checkpoint_nodes.list_node_names(nodes)[:MAX_NAMED]),
-        "absent": ", ".join(absent[:MAX_NAMED]),
+        "nodes": checkpoint_nodes.format_names(checkpoint_nodes.list_node_names(nodes)),
+        "absent": checkpoint_nodes.format_names(absent),
     }
     return [Problem("resumeFrom", "RESUME_ON_OTHER_NODES", params)]
 

@@ -1,5 +1,5 @@
 """Measures and bounds the folder in which libraries of a project's tasks keep what they download and compile
-(`fermi.runner.caches`). Standard library only.
+(`fermi.runner.caches`).
 
 What is removed is always a whole unit: a model or data set of Hugging Face's hub, a file or repository of torch.hub, a
 compiled kernel's folder; of a library that is not known here its folder directly below `.cache`. Units go in the order
@@ -27,8 +27,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-CACHE_FOLDER = ".cache"
-"""In the HOME of a project."""
+from fermi.engines.safe_tree import FOLDER_FLAGS
+from fermi.jobs.user_paths import CACHE_FOLDER
+
 REMOVED_FOLDER = ".fermi-removed"
 MIN_UNUSED_SECONDS = 3600.0
 """What was used within this time stays: a task may be about to start with it."""
@@ -42,7 +43,6 @@ RELATIME_SECONDS = 86_400.0
 LOCAL_FILE_SYSTEMS = frozenset(("btrfs", "ext2", "ext3", "ext4", "f2fs", "tmpfs", "xfs"))
 """Those whose times of access are known to follow what processes of this kernel read. Clients of network file systems
 read from their own memory, and the server does not learn of it (nfs(5), "ac / noac")."""
-FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 UNIT, KEPT = "unit", "kept"
 
 _SHARDS = {"*": {"*": UNIT}}

@@ -17,6 +17,8 @@ TASK_FOLDERS = (CHECKPOINTS_FOLDER, TREES_FOLDER, OUTPUTS_FOLDER)
 """Folders of the data directory with a folder for each task, in which its checkpoints may be."""
 HOMES_FOLDER = "homes"
 """In the data directory: a folder for each project, which is HOME of its tasks and keeps what libraries cache there."""
+CACHE_FOLDER = ".cache"
+"""In a project's HOME: what libraries cache."""
 FILES_FOLDER = "files"
 """In the data directory, unless they lie elsewhere: a folder for each project, which its tasks may read."""
 

@@ -11,10 +11,8 @@ from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment, Leas
 from apps.common.clock import now
 from apps.training.core import task_store
 from apps.training.drills import presenters, runs
-from apps.training.logs.ingest import LogReader
 from apps.training.models import Drill, Event, Task
-from apps.training.reconcile import reconciler
-from apps.training.states import FINAL_STATES, STATES_WITH_ATTEMPT, TaskKind, TaskState
+from apps.training.states import FINAL_STATES, TaskKind, TaskState
 from fermi.jobs.spec import Entrypoint, JobSpec
 from tests.apps.task_passes import advance_tasks
 from tests.platform_process import free_port
@@ -142,17 +140,11 @@ def test_a_task_starts_only_after_a_successful_drill(user: User, project: Projec
     begun: list[str] = []
 
     def both_are_known() -> bool:
-        going_on = Task.objects.exclude(state__in=FINAL_STATES)
-        going_on.update(due_at=now())
-        for task in list(going_on):
-            reconciler.reconcile_tasks(task.pk)
-            task.refresh_from_db()
-            if task.state in STATES_WITH_ATTEMPT:
-                LogReader(task, task.attempt).read()
-            if task.pk == well.pk and task.state == TaskState.RUNNING and not begun:
-                begun.append(Drill.objects.get(task=well).report["verdict"]["code"])
-                Task.objects.filter(pk=task.pk).update(stop_requested_at=now())
-        return not going_on.exists()
+        are_over = advance_tasks()
+        if Task.objects.get(pk=well.pk).state == TaskState.RUNNING and not begun:
+            begun.append(Drill.objects.get(task=well).report["verdict"]["code"])
+            Task.objects.filter(pk=well.pk).update(stop_requested_at=now())
+        return are_over
 
     until(both_are_known, seconds=120, what="both are known")
     assert begun == ["DRILL_RESUMES"]

@@ -24,6 +24,7 @@ from fermi.engines.safe_tree import FOLDER_FLAGS
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import JobSpec, Node
 from fermi.jobs.user_paths import (
+    CACHE_FOLDER,
     CHECKPOINTS_FOLDER,
     FILES_FOLDER,
     HOMES_FOLDER,
@@ -37,7 +38,6 @@ log = logging.getLogger(__name__)
 JOB_DIR, RUN_DIR = "/fermi/job", "/fermi/run"
 """Mount paths: the ConfigMap, read-only; and an empty folder of the pod's own, into which the runner copies the plan's
 files."""
-CACHE_FOLDER = ".cache"  # in the HOME of a project
 JOB_VOLUME, RUN_VOLUME, SHM_VOLUME, DATA_VOLUME = "fermi-job", "fermi-run", "shm", "fermi-data"
 SHARED_FOLDERS = ("datasets", "workspace")
 """Folders of the data directory that every member may use (see `apps.catalog.sources`)."""
