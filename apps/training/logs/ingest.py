@@ -133,14 +133,20 @@ def _update_progress(
 
 def _set_length(progress: dict[str, Any], attempt: int, total: int, ends: float | None) -> dict[str, Any]:
     """Write into a progress of how many steps the training is (0: not known), and when it ends. Return the progress."""
-    if total:
-        progress["total"] = total
-    elif progress.get("total", math.inf) < progress["step"]:
-        del progress["total"]
+    _set_total(progress, total)
     progress.pop("ends", None)
     if ends is not None and ends < MAX_UNIX_SECONDS:
         progress["ends"] = [attempt, round(ends)]
     return progress
+
+
+def _set_total(progress: dict[str, Any], total: int) -> None:
+    """Write into a progress of how many steps the training is; 0: not known, so an earlier total counts until it is
+    passed."""
+    if total:
+        progress["total"] = total
+    elif progress.get("total", math.inf) < progress["step"]:
+        del progress["total"]
 
 
 @dataclass(slots=True)
@@ -195,7 +201,7 @@ class LogReader:
         if not counts:
             return
         step, total, moment = max(counts), self._get_length().steps, time.time()
-        self._end.bars.compare(step)
+        self._end.bars.compare_steps(step)
         if self.trainer:
             step, total = self.trainer.step, self.trainer.total
         elif (bar := self._end.bars.bar) and not total:
@@ -245,14 +251,15 @@ class LogReader:
                 news.grown.add(rank)
             elif not (last or tail.held):
                 continue
-            text, records = tail.split_lines(chunk.data, last=last)
+            text, framed = tail.split_lines(chunk.data, last=last)
+            records = [record for record in map(parse_record, framed) if record]
             if records and not self.trainer:
-                self.trainer = found.trainer = TrainerPosition.from_records(filter(None, map(parse_record, records)))
+                self.trainer = found.trainer = TrainerPosition.from_records(records)
             due = text if to_the_end else self._without_held(tail, text)
             if due is None:
                 continue
             if rank == lead:
-                self._end.bars.see(find_bars(due), moment, self._get_total(tail))
+                self._end.bars.add(find_bars(due), moment, self._get_total(tail))
             rows = found.add(tail, due, records, last=last)
             news.more |= not (chunk.end or tail.held)
             if rows or tail.position - tail.stored > MAX_UNSTORED_BYTES or (last and tail.position > tail.stored):
@@ -492,7 +499,7 @@ class _LogTail:
             self._merger = SourceMerger(self.state.setdefault("sources", {}))
         return self._merger
 
-    def knows_source(self, source: str) -> bool:
+    def accepts_source(self, source: str) -> bool:
         """Return whether records of a source are read: those of the first MAX_SOURCES, and the platform's own."""
         heard: list[str] = self.state.setdefault("heard", [])
         if source in heard or source in OWN_SOURCES:
@@ -601,11 +608,12 @@ class _ParsedRows:
         self.notices: list[Finding] = []
         self._places: list[tuple[str, str]] | None = None  # by rank: the environment's id and name
 
-    def add(self, tail: _LogTail, text: bytes, records: Iterable[bytes] = (), *, last: bool = False) -> bool:
-        """Parse the records and lines; return True if there is something to store. `last`: the log has ended."""
+    def add(self, tail: _LogTail, text: bytes, records: Iterable[Record], *, last: bool) -> bool:
+        """Add the records, and what the lines hold; return True if there is something to store. `last`: the log has
+        ended."""
         rows = False
-        for found in filter(None, map(parse_record, records)):
-            rows = self._add_record(tail, found) or rows
+        for record in records:
+            rows = self._add_record(tail, record) or rows
         for line in json_lines.find_candidates(text):
             match json_lines.parse_line(line):
                 case Point() as point:
@@ -622,7 +630,7 @@ class _ParsedRows:
         return rows
 
     def _add_record(self, tail: _LogTail, record: Record) -> bool:
-        if not tail.knows_source(record.source):
+        if not tail.accepts_source(record.source):
             return False
         if point := record.to_point():
             self._add_point(tail, point)
@@ -736,10 +744,7 @@ class _ParsedRows:
             total = tail.state.get("total") or 0
         else:
             total = 0
-        if total:
-            self.progress["total"] = total
-        elif self.progress.get("total", math.inf) < self.progress["step"]:
-            del self.progress["total"]
+        _set_total(self.progress, total)
         if name := find_loss(point.values):
             self.progress["loss"] = point.values[name]
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fermi.metrics.text_lines import parse_duration
+from fermi.terminal_codes import remove_codes
 
 MAX_BARS = 8
 """States of bars that are looked at in what was printed since the last time; the newest ones."""
@@ -31,7 +32,6 @@ _OTHER = re.compile(
     re.IGNORECASE,
 )
 _STEPS = re.compile(r"(?:(?:global|train|training|total|optimi[sz]er)[ _]?)?steps?", re.IGNORECASE)
-_CODES = re.compile(rb"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ class Bar:
     position: int
     total: int
     seconds_left: float | None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Return what the states of one bar have in common."""
+        return self.description, self.total
 
 
 def find_bars(text: bytes) -> list[Bar]:
@@ -57,7 +62,7 @@ def _iterate_bars(text: bytes) -> Iterator[Bar]:
             return
         begin = max(text.rfind(b"\n", 0, at), text.rfind(b"\r", 0, at)) + 1
         stop = text.find(b"\n", at)
-        line = _CODES.sub(b"", text[begin : stop if stop >= 0 else len(text)])
+        line = remove_codes(text[begin : stop if stop >= 0 else len(text)])
         end = begin
         if found := _BAR.match(line.lstrip()):
             left = found[4].decode()
@@ -75,33 +80,32 @@ class BarFollower:
         self.time = 0.0
         self._newest: Bar | None = None
         self._reference: tuple[Bar, int] | None = None  # a state, and the optimizer's steps then
-        self._accepted = ""
-        self._rejected = set[str]()
+        self._accepted: tuple[str, int] | None = None
+        self._rejected = set[tuple[str, int]]()
 
-    def see(self, found: list[Bar], time: float, steps: int | None) -> None:
-        """Look at bars that were printed. `steps`: of how many steps the training is, where that is known."""
+    def add(self, found: list[Bar], time: float, steps: int | None) -> None:
+        """Add states of bars that were printed. `steps`: of how many steps the training is, where that is known."""
         for bar in found:
-            key = f"{bar.description} {bar.total}"
             if _OTHER.search(bar.description) or bar.total < 2 or bar.position > bar.total:
                 continue
-            named = steps is None and _STEPS.fullmatch(bar.description) and key not in self._rejected
-            if bar.total == steps or named or key == self._accepted:
+            named = steps is None and _STEPS.fullmatch(bar.description) and bar.key not in self._rejected
+            if bar.total == steps or named or bar.key == self._accepted:
                 if self.bar and bar.position < self.bar.position and bar.total != steps:
-                    self._reject(key)
+                    self._reject(bar)
                     continue
                 self.bar, self.time = bar, time
                 return
-            if steps is None and key not in self._rejected:
-                if self._newest and (bar.description, bar.total) == (self._newest.description, self._newest.total):
+            if steps is None and bar.key not in self._rejected:
+                if self._newest and bar.key == self._newest.key:
                     if bar.position < self._newest.position:
-                        self._reject(key)
+                        self._reject(bar)
                         continue
                 else:
                     self._reference = None
                 self._newest = bar
                 return
 
-    def compare(self, count: int) -> None:
+    def compare_steps(self, count: int) -> None:
         """Compare the bar that is not accepted yet with the steps that optimizers have made."""
         if not self._newest:
             return
@@ -111,13 +115,13 @@ class BarFollower:
         begun, first = self._reference
         steps, grown = count - first, self._newest.position - begun.position
         if steps >= MIN_COMMON_STEPS and abs(steps - grown) <= 2 + 0.2 * steps:
-            self._accepted = f"{self._newest.description} {self._newest.total}"
+            self._accepted = self._newest.key
             self.bar, self._newest = self._newest, None
 
-    def _reject(self, key: str) -> None:
+    def _reject(self, bar: Bar) -> None:
         """Leave a bar out that began anew: it counts the batches of an epoch."""
-        self._rejected.add(key)
-        self._accepted = "" if key == self._accepted else self._accepted
+        self._rejected.add(bar.key)
+        self._accepted = None if bar.key == self._accepted else self._accepted
         self.bar, self._newest, self._reference = None, None, None
         if len(self._rejected) > 100:
             self._rejected.clear()

@@ -37,18 +37,18 @@ def test_of_many_states_the_newest_are_read() -> None:
 
 def test_a_bar_called_steps_is_the_trainings_until_it_begins_anew() -> None:
     follower = BarFollower()
-    follower.see([Bar("Steps", 5, 20, 3.0)], 1.0, None)
+    follower.add([Bar("Steps", 5, 20, 3.0)], 1.0, None)
     assert follower.bar == Bar("Steps", 5, 20, 3.0)
-    follower.see([Bar("Steps", 1, 20, 3.0)], 2.0, None)
-    follower.see([Bar("Steps", 2, 20, 3.0)], 3.0, None)
+    follower.add([Bar("Steps", 1, 20, 3.0)], 2.0, None)
+    follower.add([Bar("Steps", 2, 20, 3.0)], 3.0, None)
     assert follower.bar is None
 
 
 def test_a_resumed_bar_grows_with_the_optimizers_steps_from_another_number_on() -> None:
     follower = BarFollower()
     for step in range(0, 40, 4):
-        follower.see([Bar("", 1000 + step, 2000, 60.0)], float(step), None)
-        follower.compare(step)
+        follower.add([Bar("", 1000 + step, 2000, 60.0)], float(step), None)
+        follower.compare_steps(step)
     assert follower.bar == Bar("", 1036, 2000, 60.0)
 
 
@@ -66,11 +66,11 @@ def test_the_pace_is_that_of_the_last_minutes() -> None:
 
 def test_what_a_bar_says_counts_while_it_is_new_and_then_the_pace() -> None:
     end = TrainingEnd()
-    end.bars.see(find_bars(f"{TRAINER}\n".encode()), 1000.0, 4200)
+    end.bars.add(find_bars(f"{TRAINER}\n".encode()), 1000.0, 4200)
     assert end.estimate(1001.0, 505, 4200) == 1430.0
     assert end.estimate(1001.0, 3000, 4200) is None, "too far away from the progress"
     end = TrainingEnd()
-    end.bars.see(find_bars(f"{TRAINER}\n".encode()), 1000.0, 4200)
+    end.bars.add(find_bars(f"{TRAINER}\n".encode()), 1000.0, 4200)
     end.estimate(1000.0, 500, 4200)
     assert end.estimate(1100.0, 520, 4200) == 1100.0 + 3680 * 5
 
