@@ -27,7 +27,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from fermi.engines.safe_tree import FOLDER_FLAGS
+from fermi.engines.safe_tree import FOLDER_FLAGS, open_folder_below
 from fermi.jobs.user_paths import CACHE_FOLDER
 
 REMOVED_FOLDER = ".fermi-removed"
@@ -153,15 +153,12 @@ def _is_unused(unit: CacheUnit, busy_since: float | None, delay: float | None) -
 
 @contextmanager
 def _open_cache(homes: Path, project: str) -> Iterator[int]:
-    if not project or "/" in project or project in (".", ".."):
+    if not project or "/" in project:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), project)
     top = os.open(homes, FOLDER_FLAGS & ~os.O_NOFOLLOW)
     try:
-        for name in (project, CACHE_FOLDER):
-            above = top
-            top = os.open(name, FOLDER_FLAGS, dir_fd=above)
-            os.close(above)
-        yield top
+        with open_folder_below(top, f"{project}/{CACHE_FOLDER}") as cache:
+            yield cache
     finally:
         os.close(top)
 
@@ -186,7 +183,7 @@ class _Walk:
             kind = KEPT if below == REMOVED_FOLDER else _find_kind(layout, name)
             is_folder = stat.S_ISDIR(info.st_mode)
             if is_folder and isinstance(kind, dict):
-                with suppress(OSError), _open_below(folder, name) as inner:
+                with suppress(OSError), open_folder_below(folder, name) as inner:
                     self._measure_group(inner, below, kind, found)
                 continue
             size, used_at, is_complete = self._measure_tree(folder, name, info, MAX_DEPTH)
@@ -203,7 +200,7 @@ class _Walk:
         if depth <= 0:
             return size, used_at, False
         is_complete = False
-        with suppress(OSError), _open_below(folder, name) as inner:
+        with suppress(OSError), open_folder_below(folder, name) as inner:
             is_complete = True
             for below, about in self._list_entries(inner):
                 more, used, seen = self._measure_tree(inner, below, about, depth - 1)
@@ -236,33 +233,17 @@ def _find_kind(layout: Mapping[str, Any], name: str) -> Any:
     return next((kind for pattern, kind in layout.items() if fnmatchcase(name, pattern)), KEPT)
 
 
-@contextmanager
-def _open_below(folder: int, name: str) -> Iterator[int]:
-    inner = os.open(name, FOLDER_FLAGS, dir_fd=folder)
-    try:
-        yield inner
-    finally:
-        os.close(inner)
-
-
 def _set_aside(top: int, unit: CacheUnit) -> bool:
     """Rename a unit into the folder of removed ones, and return whether that was done."""
     folders, _, name = unit.path.rpartition("/")
-    at = os.dup(top)
     try:
-        for folder in folders.split("/") if folders else ():
-            above = at
-            at = os.open(folder, FOLDER_FLAGS, dir_fd=above)
-            os.close(above)
-        with _open_removed(top, make=True) as removed:
+        with open_folder_below(top, folders) as at, _open_removed(top, make=True) as removed:
             with suppress(NotADirectoryError):
                 _make_accessible(at, name)  # moving a folder changes its ..
             os.rename(name, secrets.token_hex(8), src_dir_fd=at, dst_dir_fd=removed)
         return True
     except OSError:
         return False
-    finally:
-        os.close(at)
 
 
 @contextmanager
@@ -312,7 +293,7 @@ def _delete_entry(removed: int, name: str) -> bool:
             return error.errno == errno.ENOENT
     with suppress(OSError):
         _make_accessible(removed, name)
-        with _open_below(removed, name) as folder, os.scandir(folder) as entries:
+        with open_folder_below(removed, name) as folder, os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     _make_accessible(folder, entry.name)  # moving it changes its ..

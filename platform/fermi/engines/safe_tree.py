@@ -1,6 +1,7 @@
 """File tree outside of which nothing can be opened, whichever process writes to it: each step of a path is opened from
 the one before it and follows no link, and only regular files are read."""
 
+import errno
 import math
 import os
 import shutil
@@ -30,6 +31,25 @@ class SafeTreeEntry:
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+
+@contextmanager
+def open_folder_below(folder: int, path: str, *, make_mode: int | None = None) -> Iterator[int]:
+    """Open a folder below an open one, each on the way from the one before it and following no link; an empty path is
+    the folder itself. `make_mode`: of folders that are made where there are none; None: none is made. Raise OSError."""
+    there = os.dup(folder)
+    try:
+        for name in path.split("/") if path else ():
+            if name in ("", ".", ".."):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            if make_mode is not None:
+                with suppress(FileExistsError):
+                    os.mkdir(name, make_mode, dir_fd=there)
+            above, there = there, os.open(name, FOLDER_FLAGS, dir_fd=there)
+            os.close(above)
+        yield there
+    finally:
+        os.close(there)
 
 
 class SafeTree:
@@ -125,20 +145,12 @@ class SafeTree:
     def _folder(self, path: str, *, make: bool = False) -> Iterator[int]:
         if make:
             self.root.mkdir(parents=True, exist_ok=True)
-        there = os.open(self.root, FOLDER_FLAGS)
+        root = os.open(self.root, FOLDER_FLAGS)
         try:
-            for name in path.split("/") if path else ():
-                if name in ("", ".", ".."):
-                    raise FileNotFoundError(path)
-                if make:
-                    with suppress(FileExistsError):
-                        os.mkdir(name, 0o755, dir_fd=there)
-                below = os.open(name, FOLDER_FLAGS, dir_fd=there)
-                os.close(there)
-                there = below
-            yield there
+            with open_folder_below(root, path, make_mode=0o755 if make else None) as there:
+                yield there
         finally:
-            os.close(there)
+            os.close(root)
 
 
 def _is_text(name: str) -> bool:

@@ -15,12 +15,11 @@ code/archives/<id> of its own code; read-only
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from posixpath import normpath
 from typing import Any
 
-from fermi.engines.safe_tree import FOLDER_FLAGS
+from fermi.engines.safe_tree import FOLDER_FLAGS, open_folder_below
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import JobSpec, Node
 from fermi.jobs.user_paths import (
@@ -224,15 +223,10 @@ def _make_folder_below(top: Path, path: str) -> int:
     top.mkdir(parents=True, exist_ok=True)
     at = os.open(top, FOLDER_FLAGS & ~os.O_NOFOLLOW)
     try:
-        for name in path.split("/"):
-            with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=at)
-            above, at = at, os.open(name, FOLDER_FLAGS, dir_fd=at)
-            os.close(above)
-    except OSError:
+        with open_folder_below(at, path, make_mode=0o777) as folder:
+            return os.dup(folder)
+    finally:
         os.close(at)
-        raise
-    return at
 
 
 def _give_folder(folder: int, uid: int, gid: int) -> None:
