@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fermi.runner import ports
+from fermi.runner.number_ranges import format_ranges
 
 DEFAULT_TIMEOUT_SECONDS = 1800.0
 LOG_PERIOD_SECONDS = 30.0
@@ -51,7 +52,7 @@ def wait_as_head(
         while len(here) < nodes - 1:
             if is_stopped():
                 return
-            missing = _format_ranges(rank for rank in range(1, nodes) if rank not in here)
+            missing = format_ranges((rank for rank in range(1, nodes) if rank not in here), ", ")
             if time.monotonic() > end:
                 raise RendezvousError("NODES_MISSING", missing)
             if time.monotonic() - told > LOG_PERIOD_SECONDS:
@@ -153,14 +154,3 @@ def _wait_for_go(connection: socket.socket, end: float, is_stopped: IsStopped) -
         if select.select([connection], [], [], 0.25)[0]:
             return connection.recv(16) == b"go\n"
     return False
-
-
-def _format_ranges(numbers) -> str:  # type: ignore[no-untyped-def]
-    """Return 1, 2, 3, 7 as `1-3, 7`."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in found)

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from fermi.runner import saved_files
@@ -253,17 +253,6 @@ def find_identity(candidate: Candidate, listing: Listing) -> str:
     files += [entry] if entry and not entry.is_folder else []
     newest = max(files, key=lambda one: (one.changed, one.inode), default=None)
     return f"{newest.inode:x}-{newest.changed:x}" if newest else ""
-
-
-def format_numbers(numbers: Iterable[int]) -> str:
-    """Return numbers as `0-3,8`."""
-    found: list[list[int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
-        else:
-            found.append([number, number])
-    return ",".join(f"{first}-{last}" if last > first else f"{first}" for first, last in found)
 
 
 def read_facts(candidate: Candidate, listing: Listing, open_file: OpenFile) -> CheckpointFacts | None:

@@ -24,11 +24,11 @@ from fermi.runner.checkpoint_layouts import (
     find_candidates,
     find_identity,
     find_parts,
-    format_numbers,
     read_facts,
     read_folder_name,
 )
 from fermi.runner.folder_walk import FolderWalk, Listing
+from fermi.runner.number_ranges import format_ranges
 
 MAX_REPORTS = 20
 """Checkpoints that one scan reports; the rest follow with the next one."""
@@ -136,6 +136,6 @@ class CheckpointScan:
         about.update({"val_loss": facts.val_loss} if facts.val_loss is not None else {})
         about.update({"best_step": facts.best_step} if facts.best_step is not None else {})
         about.update({"identity": identity} if identity else {})
-        if parts and not parts.is_whole and len(here := format_numbers(parts.here)) <= MAX_PARTS_LENGTH:
+        if parts and not parts.is_whole and len(here := format_ranges(parts.here)) <= MAX_PARTS_LENGTH:
             about.update({"parts": here}, **({"parts_needed": parts.needed} if parts.needed else {}))
         return {"source": "runner", "time": round(one.changed_at, 3), "checkpoint": about}

@@ -107,7 +107,7 @@ IDLE_CHECKS = 10
 """Checks for activity within the time after which a rank counts as idle."""
 SAVE_RETRY_SECONDS = 0.5
 STOP_POLL_SECONDS = 0.25
-LOOKS_FOR_CHECKPOINT = 4
+MAX_CHECKPOINT_CHECKS = 4
 
 LAUNCHER_EXCEPTIONS = ("ChildFailedError", "ProcessExitedException", "SignalException")
 """Exceptions by which launchers say that a rank has failed, not why."""
@@ -829,7 +829,7 @@ class Node:
 def has_path(path: str) -> bool:
     """Return True if something exists at the path. A network file system may remember for a while that it did not, but
     not beyond a new listing of the folder."""
-    for left in range(LOOKS_FOR_CHECKPOINT, 0, -1):
+    for left in range(MAX_CHECKPOINT_CHECKS, 0, -1):
         if os.path.exists(path):
             return True
         with contextlib.suppress(OSError):

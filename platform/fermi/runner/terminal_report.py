@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fermi.runner.number_ranges import format_ranges
+
 MIN_REPORT_SECONDS = 60.0
 """After so long without progress, ranks are reported though some are at work."""
 
@@ -129,11 +131,4 @@ def describe_cause(cause: dict[str, Any]) -> str:
 
 def format_ranks(ranks: Sequence[int]) -> str:
     """Return a text such as `rank 3` or `ranks 0-2, 5`."""
-    runs: list[list[int]] = []
-    for rank in sorted(ranks):
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    told = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
-    return ("rank " if len(ranks) == 1 else "ranks ") + told
+    return ("rank " if len(ranks) == 1 else "ranks ") + format_ranges(ranks, ", ")

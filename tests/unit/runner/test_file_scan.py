@@ -554,8 +554,8 @@ def test_the_trainer_says_which_one_is_the_best(attempt: Attempt, said: dict[str
 # --- nodes with disks of their own ---
 
 
-def look(folder: Path, *, is_head: bool, world_size: int = 4) -> list[dict[str, Any]]:
-    """Return what a node's last look finds in its folder, without where and when."""
+def scan_once(folder: Path, *, is_head: bool, world_size: int = 4) -> list[dict[str, Any]]:
+    """Return the checkpoints that the last scan of a node finds in its folder, with paths below it."""
     env = {"FERMI_CHECKPOINT_DIR": str(folder), "WORLD_SIZE": str(world_size)}
     scan = FileScan(None, env, time.time() - 60, is_head=is_head)
     scan.scan(last=True)
@@ -573,17 +573,17 @@ def save_share(folder: Path, ranks: list[int], *, all_ranks: int = 4, completes:
 def test_each_node_reports_its_part_of_what_all_ranks_save(tmp_path: Path) -> None:
     save_share(tmp_path / "a" / "step-20", [0, 1], completes=True)
     save_share(tmp_path / "b" / "step-20", [2, 3])
-    head, other = only(look(tmp_path / "a", is_head=True)), only(look(tmp_path / "b", is_head=False))
+    head, other = only(scan_once(tmp_path / "a", is_head=True)), only(scan_once(tmp_path / "b", is_head=False))
     expected = {"path": "step-20", "step": 20, "layout": "dcp", "parts": "0-1", "parts_needed": 4}
     assert expected.items() <= head.items()
     assert {"path": "step-20", "step": 20, "layout": "part", "parts": "2-3"}.items() <= other.items()
     assert "parts_needed" not in other
-    assert look(tmp_path / "b", is_head=True) == [], "the node of rank 0 completes what all save"
+    assert scan_once(tmp_path / "b", is_head=True) == [], "the node of rank 0 completes what all save"
 
 
 def test_of_a_folder_that_all_nodes_see_each_reports_the_same(tmp_path: Path) -> None:
     save_share(tmp_path / "step-20", [0, 1, 2, 3], completes=True)
-    head, other = only(look(tmp_path, is_head=True)), only(look(tmp_path, is_head=False))
+    head, other = only(scan_once(tmp_path, is_head=True)), only(scan_once(tmp_path, is_head=False))
     assert head == other
     assert "parts" not in head
 
@@ -597,7 +597,7 @@ def test_the_shards_inside_of_a_checkpoint_of_a_trainer_count(tmp_path: Path) ->
     write(tmp_path / "a/checkpoint-500/global_step500/mp_rank_00_model_states.pt", b"states")
     write(tmp_path / "a/checkpoint-500/model.safetensors", safetensors())
     write(tmp_path / "a/checkpoint-500/trainer_state.json", json.dumps({"global_step": 500}))
-    head, other = only(look(tmp_path / "a", is_head=True)), only(look(tmp_path / "b", is_head=False))
+    head, other = only(scan_once(tmp_path / "a", is_head=True)), only(scan_once(tmp_path / "b", is_head=False))
     assert (head["path"], head["parts"], head["parts_needed"]) == ("checkpoint-500", "0-1", 4)
     assert (other["path"], other["parts"], other["layout"]) == ("checkpoint-500", "2-3", "part")
     alone = FileScan(None, {"FERMI_CHECKPOINT_DIR": str(tmp_path / "a")}, time.time() - 60, starts_ranks=True)
@@ -621,10 +621,10 @@ def test_what_torch_distributed_checkpoint_writes_names_the_files_of_all_ranks(t
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         dcp.save({"w": torch.ones(4)}, checkpoint_id=tmp_path / "step-20", no_dist=True)
-    assert "parts" not in only(look(tmp_path, is_head=True, world_size=1))
+    assert "parts" not in only(scan_once(tmp_path, is_head=True, world_size=1))
     for path in (tmp_path / "step-20").glob("*.distcp"):
         path.rename(path.with_name("__7_0.distcp"))
-    lacking = only(look(tmp_path, is_head=True, world_size=1))
+    lacking = only(scan_once(tmp_path, is_head=True, world_size=1))
     assert (lacking["parts"], lacking["parts_needed"]) == ("", 1)
 
 
