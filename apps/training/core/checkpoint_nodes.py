@@ -11,7 +11,6 @@ checkpoint that the script held for the best when it saved this one.
 
 import os
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from apps.training.models import Checkpoint
 from fermi.engines.base import Backend
 from fermi.jobs.user_paths import find_task_folder
 from fermi.metrics.records import PART_LAYOUT, FoundCheckpoint, parse_numbers
-
-MAX_NAMED = 8
-"""Nodes in a text."""
 
 
 def describe_report(found: FoundCheckpoint, name: str) -> dict[str, Any]:
@@ -92,11 +88,6 @@ def find_nodes_apart(backend: Backend, path: str) -> Mapping[str, Any] | None:
         return None
     identities = [one["identity"] for one in row.nodes.values()]
     return None if len(set(identities)) < len(identities) else row.nodes
-
-
-def format_names(names: Iterable[str]) -> str:
-    """Return the first MAX_NAMED names as a text has them."""
-    return ", ".join(islice(names, MAX_NAMED))
 
 
 def list_absent_nodes(nodes: Mapping[str, Any], chosen: Iterable[tuple[str, str]]) -> list[str]:

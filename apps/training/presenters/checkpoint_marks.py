@@ -8,6 +8,7 @@ from apps.common.texts import get_request_language
 from apps.training.core import checkpoint_nodes
 from apps.training.models import Checkpoint, CheckpointSource, Task
 from fermi import messages
+from fermi.diagnosis.collective_groups import format_names
 from fermi.metrics import ratings
 from fermi.metrics.records import WEIGHT_LAYOUTS
 
@@ -75,7 +76,7 @@ def mark_row(row: Mapping[str, Any], marks: CheckpointMarks) -> dict[str, Any]:
 def _describe_gap(row: Mapping[str, Any]) -> str:
     """Return which parts of an incomplete checkpoint are known, in the reader's language."""
     known, needed = checkpoint_nodes.count_parts(row["nodes"])
-    names = checkpoint_nodes.format_names(checkpoint_nodes.list_node_names(row["nodes"]))
+    names = format_names(checkpoint_nodes.list_node_names(row["nodes"]))
     language = get_request_language()
     return messages.render_text("CHECKPOINT_INCOMPLETE", language, known=known, needed=needed or "?", nodes=names)[0]
 

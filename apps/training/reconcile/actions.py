@@ -53,6 +53,7 @@ from apps.training.states.deadlines import (
 )
 from apps.training.states.decisions import ReconcileDecision
 from apps.training.states.reasons import YIELDING_OUTCOMES, TaskReason
+from fermi.diagnosis.collective_groups import format_names
 from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import Cause, JobSpec, Observation, Phase, Rendered
@@ -229,7 +230,7 @@ def record_outcome(task: Task, attempt: Attempt, decision: ReconcileDecision) ->
     params = dict(decision.cause.params)
     if isinstance(ranks := params.get("ranks"), list):
         names = task.nodes.filter(node_rank__in=params["node"]).values_list("name", flat=True)
-        params |= {"ranks": restarts.format_names(ranks), "node": restarts.format_names(list(names))}
+        params |= {"ranks": format_names(ranks), "node": format_names(list(names))}
     _store_outcome(task, attempt, *crash_analysis.explain_outcome(task, attempt, decision.cause.code, params))
     return None
 

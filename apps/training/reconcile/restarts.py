@@ -3,7 +3,7 @@ disk."""
 
 import signal
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -15,10 +15,10 @@ from apps.training.core.engine_access import is_scheduled_by_engine
 from apps.training.models import Attempt, Task
 from apps.training.states.deadlines import QUICK_END_DURATION, compute_backoff
 from apps.training.states.reasons import YIELDING_OUTCOMES, TaskReason
+from fermi.diagnosis.collective_groups import format_names
 from fermi.jobs.causes import DISK_FULL, NO_SPACE_CODES, RANK_CODES
 from fermi.jobs.spec import Cause
 
-MAX_NAMED = 16
 MAX_FREE_LOSSES = 10
 MIN_FREE_BYTES = 64 << 20
 """Bytes that a disk which was full needs to have free again before an attempt writes to it."""
@@ -80,12 +80,6 @@ def describe_killed_ranks(attempt: Attempt) -> dict[str, Any]:
     ranks = attempt.seen.get("ranks", ()) if attempt.outcome == TaskReason.STOPPED_BY_USER else ()
     killed = [rank["rank"] for rank in ranks if rank.get("exit_code") == -signal.SIGKILL]
     return {"ranks": format_names(killed), "grace": attempt.task.spec["grace_seconds"]} if killed else {}
-
-
-def format_names(names: Sequence[int | str]) -> str:
-    """Return the first MAX_NAMED items as `0, 3, 5`, and how many more there are."""
-    more = len(names) - MAX_NAMED
-    return ", ".join(map(str, names[:MAX_NAMED])) + (f", … (+{more})" if more > 0 else "")
 
 
 def find_full_disk(attempts: Iterable[Attempt]) -> tuple[str, dict[str, Any]] | None:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 
@@ -18,7 +17,6 @@ from apps.training.models import Task
 from apps.training.services import code_source, delete
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskAction, TaskState, allowed_actions
 from fermi.jobs.spec import JobSpec
-from fermi.jobs.user_paths import TASK_FOLDERS
 
 
 def find_task(user: User, task_id: str, role: Role = Role.VIEWER) -> Task:
@@ -104,7 +102,7 @@ def delete_task(user: User, task_id: str) -> None:
     task = find_task(user, task_id, Role.MEMBER)
     _refuse_unless(task, TaskAction.DELETE)
     resumed = Q()
-    for folder in (task.spec["checkpoint_dir"], *(settings.DATA_DIR / top / task.pk for top in TASK_FOLDERS)):
+    for folder in delete.list_resumable_folders(task):
         resumed |= Q(spec__resume_from__startswith=f"{folder}/")
     if busy := Task.objects.filter(resumed, state__in=ACTIVE_STATES).values_list("pk", flat=True).first():
         raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)

@@ -25,6 +25,7 @@ from apps.training.models import Task
 from apps.training.queue import load
 from apps.training.services import environment_choice, packages
 from apps.training.services.environment_choice import EnvironmentChoice
+from fermi.diagnosis.collective_groups import format_names
 from fermi.engines.base import Backend
 from fermi.jobs import credentials, recipes, run_location
 from fermi.jobs.errors import BackendError, UnknownNameError
@@ -322,8 +323,8 @@ def _warn_apart(job: JobSpec, backend: Backend) -> list[Problem]:
         return []
     params = {
         "path": job.resume_from,
-        "nodes": checkpoint_nodes.format_names(checkpoint_nodes.list_node_names(nodes)),
-        "absent": checkpoint_nodes.format_names(absent),
+        "nodes": format_names(checkpoint_nodes.list_node_names(nodes)),
+        "absent": format_names(absent),
     }
     return [Problem("resumeFrom", "RESUME_ON_OTHER_NODES", params)]
 

@@ -10,12 +10,18 @@ from django.db.models import Q
 from apps.files.services import outputs
 from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.models import Task
-from fermi.jobs.user_paths import CHECKPOINTS_FOLDER
+from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, TASK_FOLDERS
 
 
 def list_runs(task: Task) -> list[Task]:
     """Return the task's pre-flight tests and drills."""
     return list(Task.objects.filter(Q(preflight__before=task) | Q(drill__task=task)).select_related("cluster"))
+
+
+def list_resumable_folders(task: Task) -> list[str]:
+    """Return the folders of the task that another one may resume from."""
+    folders = [str(settings.DATA_DIR / top / task.pk) for top in TASK_FOLDERS]
+    return [*([str(own)] if (own := task.spec.get("checkpoint_dir")) else []), *folders]
 
 
 def remove_task(task: Task, record: Callable[[], None]) -> None:

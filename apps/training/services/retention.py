@@ -14,7 +14,6 @@ from apps.environments.models import Hosted
 from apps.training.models import Attempt, Task
 from apps.training.services import delete
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskKind
-from fermi.jobs.user_paths import TASK_FOLDERS
 
 log = logging.getLogger(__name__)
 
@@ -73,13 +72,9 @@ def _find_needed(tasks: list[Task], resumed: set[str]) -> set[str]:
         *hosted,
         *(
             task.pk for task in tasks
-            if {str(task.spec.get("checkpoint_dir")), *_list_own_folders(task)} & resumed
+            if resumed.intersection(delete.list_resumable_folders(task))
         ),
     }  # fmt: skip
-
-
-def _list_own_folders(task: Task) -> list[str]:
-    return [str(settings.DATA_DIR / folder / task.pk) for folder in TASK_FOLDERS]
 
 
 def _remove_expired(task: Task, days: int) -> bool:
