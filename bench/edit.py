@@ -37,7 +37,7 @@ def measure() -> Iterator[Figure]:
         folder = stack.enter_context(make_temp_folder())
         shutil.copytree(script.SOURCE, folder / "mine", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "mine" / "data.bin").write_bytes(os.urandom(script.TOKENS) * 2)
-        script._set_vocabulary(folder / "mine" / "data.bin")
+        script.set_vocabulary(folder / "mine" / "data.bin")
         cold = stack.enter_context(live_platform.run_platform(FERMI_STAND_BY="0"))
         yield from _measure_here(cold, folder)
         yield from _measure_hosts(cold, folder)
@@ -49,7 +49,7 @@ def measure() -> Iterator[Figure]:
 def _compare(where: str, folder: Path, **actions: Callable[[], float]) -> Iterator[Figure]:
     for action in actions.values():
         action()  # is not counted: now every file has been read once
-    took = measure_in_turns(ROUNDS, torchrun=partial(script._measure_torchrun, folder, PROCESSES), **actions)
+    took = measure_in_turns(ROUNDS, torchrun=partial(script.measure_torchrun, folder, PROCESSES), **actions)
     for way in actions:
         words = way.replace("_", " ")
         yield Figure(f"edit → first step, {where}, {words}", took[way], "s", took["torchrun"], "torchrun")
@@ -150,14 +150,14 @@ def _run(
     began = time.time()
     entry = {"script": "train.py", "args": ["--data_file=data.bin"]}
     nothing = dict.fromkeys(("datasetId", "datasetVersionId", "modelId"))
-    code = {"snapshot": script._send_code(running, folder)}
+    code = {"snapshot": script.send_code(running, folder)}
     request = running.request(environments, entrypoint=entry, maxRestarts=0, code=code, **nothing)
     if run_in != "auto":
         request["distributedConfig"] |= {"runIn": run_in}
     answer = running.api.post("/training-tasks", json=request)
     assert answer.status_code == 201, json.dumps(answer.json())
     task = answer.json()["data"]["taskId"]
-    took = script._wait_for_first_step(log(task), began)
+    took = script.wait_for_first_step(log(task), began)
     running.api.post(f"/training-tasks/{task}/stop").raise_for_status()
     running.until_final(task, seconds=120)
     return took

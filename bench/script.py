@@ -45,19 +45,19 @@ def measure() -> Iterator[Figure]:
         folder = stack.enter_context(make_temp_folder())
         shutil.copytree(SOURCE, folder / "mine", ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "mine" / "data.bin").write_bytes(os.urandom(TOKENS) * 2)
-        _set_vocabulary(folder / "mine" / "data.bin")
-        code = {id(running): _send_code(running, folder) for running in (warm, cold)}
+        set_vocabulary(folder / "mine" / "data.bin")
+        code = {id(running): send_code(running, folder) for running in (warm, cold)}
         for processes, (rounds, by_hand) in ROUNDS.items():
             if processes == 1:
                 _measure_ours(cold, processes, code[id(cold)])  # is not counted: now every file has been read once
-                _measure_torchrun(folder, processes)
+                measure_torchrun(folder, processes)
             took = measure_in_turns(
                 rounds,
                 {"torchrun": by_hand},
                 cold=partial(_measure_ours, cold, processes, code[id(cold)]),
                 warm=partial(_measure_warm, warm, processes, code[id(warm)]),
                 edited=partial(_measure_edited, warm, processes, folder),
-                torchrun=partial(_measure_torchrun, folder, processes),
+                torchrun=partial(measure_torchrun, folder, processes),
             )
             what = "1 process" if processes == 1 else f"{processes} processes"
             for way in ("cold", "warm"):
@@ -75,14 +75,14 @@ def _add_environment(running: live_platform.LivePlatform) -> None:
     running.choices[4] = [made["id"]]
 
 
-def _set_vocabulary(data: Path) -> None:
+def set_vocabulary(data: Path) -> None:
     """Make each token of the file, two bytes, one of 256."""
     content = bytearray(data.read_bytes())
     content[1::2] = bytes(len(content) // 2)
     data.write_bytes(content)
 
 
-def _send_code(running: live_platform.LivePlatform, folder: Path) -> str:
+def send_code(running: live_platform.LivePlatform, folder: Path) -> str:
     """Send the folder and return the snapshot's id."""
     env = {**running.env, "XDG_CACHE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
     words = [sys.executable, "-m", "fermi.cli", "code", "send", str(folder / "mine"), "-o", "json"]
@@ -95,7 +95,7 @@ def _measure_ours(running: live_platform.LivePlatform, processes: int, code: str
     changes: dict[str, Any] = {"entrypoint": {"script": "train.py", "args": ["--data_file=data.bin"]}, "maxRestarts": 0}
     nothing = dict.fromkeys(("datasetId", "datasetVersionId", "modelId"))
     task_id, began = live_platform.create_task(running, processes, code={"snapshot": code}, **changes, **nothing)
-    took = _wait_for_first_step(running.data / "logs" / task_id / "1" / "0.log", began)
+    took = wait_for_first_step(running.data / "logs" / task_id / "1" / "0.log", began)
     running.api.post(f"/training-tasks/{task_id}/stop").raise_for_status()
     running.until_final(task_id)
     return took
@@ -111,18 +111,19 @@ def _measure_edited(running: live_platform.LivePlatform, processes: int, folder:
     script = folder / "mine" / "train.py"
     script.write_text(f"{script.read_text(encoding='utf-8')}\n# {time.time()}\n", encoding="utf-8")
     began = time.monotonic()
-    code = _send_code(running, folder)
+    code = send_code(running, folder)
     sent = time.monotonic() - began
     return sent + _measure_ours(running, processes, code)
 
 
-def _wait_for_first_step(log: Path, began: float) -> float:
+def wait_for_first_step(log: Path, began: float) -> float:
     """Return the seconds from `began` (unix) until the script's first line of a step is in the log."""
     until(lambda: log.exists() and FIRST_STEP in log.read_bytes(), seconds=180, what=f"the first step in {log}")
     return time.time() - began
 
 
-def _measure_torchrun(folder: Path, processes: int) -> float:
+def measure_torchrun(folder: Path, processes: int) -> float:
+    """Return the seconds from the start of torchrun to the end of the script's first step."""
     log = folder / "torchrun.log"
     log.unlink(missing_ok=True)
     words = ["-m", "torch.distributed.run", f"--nproc_per_node={processes}", f"--master_port={free_port()}", "train.py"]
@@ -134,7 +135,7 @@ def _measure_torchrun(folder: Path, processes: int) -> float:
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
     try:
-        return _wait_for_first_step(log, began)
+        return wait_for_first_step(log, began)
     finally:
         for pid in procfs.list_descendants(process.pid):
             os.kill(pid, signal.SIGKILL)
