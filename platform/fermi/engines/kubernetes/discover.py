@@ -58,9 +58,10 @@ def follow(connection: Mapping[str, Any], stop: threading.Event) -> Iterator[lis
                 seen = _build_environments(
                     there, _merge_items(*sets), _merge_items(made), _merge_items(nodes), devices, project
                 )
+                ended = surveys.ended
                 seen = [_add_survey(one, there.get(one.key), surveys, python) for one in seen]
                 surveys.drop_other_pods({str(pod["metadata"]["uid"]) for pod in there.values()})
-                if last is None and surveys.busy:
+                if last is None and (surveys.busy or surveys.ended > ended):  # one may have ended after it was read
                     until = until or time.monotonic() + FIRST_SURVEY_SECONDS
                     if time.monotonic() < until:
                         continue

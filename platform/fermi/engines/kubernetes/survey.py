@@ -40,6 +40,7 @@ class EnvironmentSurveys:
         ] = {}  # (until when it is used, what was found)
         self._pauses: dict[ContainerLife, float] = {}
         self._asked: set[ContainerLife] = set()
+        self._ended = 0
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(MAX_PARALLEL, thread_name_prefix="survey")
 
@@ -66,6 +67,12 @@ class EnvironmentSurveys:
         """Whether some are being surveyed."""
         with self._lock:
             return bool(self._asked)
+
+    @property
+    def ended(self) -> int:
+        """Return how many surveys have ended."""
+        with self._lock:
+            return self._ended
 
     @property
     def has_due(self) -> bool:
@@ -102,6 +109,7 @@ class EnvironmentSurveys:
             self._pauses[life] = pause
             self._known[life] = (time.monotonic() + pause if "why" in facts else float("inf"), known)
             self._asked.discard(life)
+            self._ended += 1
         self._on_news()
 
     def _ask(self, where: tuple[str, str, str], python: str) -> tuple[bool, SurveyFacts]:

@@ -275,6 +275,23 @@ def test_the_first_snapshot_has_survey_results(two_nodes: FakeCluster) -> None:
     assert [bool(found.engine.get("inside")) for found in first] == [True, True]
 
 
+def test_the_first_snapshot_has_what_a_survey_finds_while_it_is_made(
+    two_nodes: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = survey.EnvironmentSurveys.find_survey
+
+    def find_too_early(surveys: survey.EnvironmentSurveys, *asked: Any) -> survey.SurveyFacts | None:
+        facts = find(surveys, *asked)
+        until(lambda: not surveys.busy, what="the survey ends right after it was read")
+        return facts
+
+    monkeypatch.setattr(survey.EnvironmentSurveys, "find_survey", find_too_early)
+    two_nodes.add_dev_pod("one", "node-a", labels=DEV)
+    until(lambda: two_nodes.pods("one")[0]["status"].get("phase") == "Running", what="it runs")
+    first = next(follow({"kubeconfig": str(two_nodes.kubeconfig), "namespace": "fermi"}, threading.Event()))
+    assert [bool(found.engine.get("inside")) for found in first] == [True]
+
+
 def test_an_interpreter_created_later_is_found(
     two_nodes: FakeCluster, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
