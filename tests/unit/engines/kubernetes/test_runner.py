@@ -111,7 +111,8 @@ def test_sigterm_is_passed_to_the_ranks(tmp_path):
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 print("ready", flush=True)
-time.sleep(600)
+while True:  # one long sleep would go on if the signal came right before it began
+    time.sleep(0.05)
 """
     process = pod(tmp_path, script)
     while not process.stdout.readline().endswith(b"ready\n"):
@@ -127,7 +128,8 @@ def test_ranks_that_exit_with_0_because_of_sigterm_have_not_succeeded(tmp_path, 
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit({code}))
 print("ready", flush=True)
-time.sleep(600)
+while True:  # one long sleep would go on if the signal came right before it began
+    time.sleep(0.05)
 """
     process = pod(tmp_path, script)
     while not process.stdout.readline().endswith(b"ready\n"):
