@@ -202,7 +202,7 @@ def test_the_exception_of_an_inner_rank_is_the_cause(name: str, tmp_path: Path) 
     entries = LauncherRun(tmp_path, LAUNCHERS[name], env={"FAIL": "1"}).wait()
     cause = find_failure_cause([build_rank_status(one, 0) for one in entries], str)
     assert cause, entries
-    assert cause.params["rank"] == 1, entries
+    assert cause.params["rank"] == 1, json.dumps(entries)
     assert cause.params["exception"] == "ValueError: bad batch at step 3"
 
 
