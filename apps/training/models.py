@@ -5,6 +5,7 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* Event        what happened, once each, in order
   │ 1──* Finding      what was found to be wrong while an attempt ran
   │ 1──* MetricPoint  a line of numbers a rank printed
+  │ 1──* MetricSummary  what the curve of one name comes to, by which tasks are compared and sorted
   │ 1──* LogPattern   shapes of printed lines that became metric points
   │ 1──* Checkpoint   what a restart can resume from
   ├ 1──* TaskParameter  what its script was configured with
@@ -355,6 +356,34 @@ class MetricPoint(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["task", "id"])]
+
+
+class MetricSummary(models.Model):
+    """What the curve of one name comes to: over all finite values that the leading rank of a task reported, in all of
+    its attempts, also those whose points were thinned out (`MetricPoint`). `count` is of the values; each other number
+    is a value with the step at which it was reported first. At most `MAX_SUMMARIES` per task."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="metric_summaries", db_index=False)
+    name = models.CharField(max_length=200)
+    count = models.BigIntegerField()
+    last = models.FloatField()
+    last_step = models.BigIntegerField()
+    low = models.FloatField()
+    low_step = models.BigIntegerField()
+    high = models.FloatField()
+    high_step = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["task", "name"], name="one_summary_per_metric")]
+        indexes = [
+            models.Index(fields=["name", "last", "-id"], name="training_summary_last"),
+            models.Index(fields=["name", "low", "-id"], name="training_summary_low"),
+            models.Index(fields=["name", "high", "-id"], name="training_summary_high"),
+        ]
+
+
+MAX_SUMMARIES = 500
+"""Of one task; further names are left out."""
 
 
 class LogPattern(models.Model):

@@ -101,6 +101,7 @@ INSTALLED_APPS = [
     "apps.environments",
     "apps.code",
     "apps.training",
+    "apps.runs",
     "apps.workers",
     "apps.proxy",
     "apps.overview",
