@@ -47,14 +47,14 @@ BOUNDED = {
     "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "catalog.Dataset", "catalog.DatasetVersion",
     "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot", "doors.Entry", "environments.Hosted",
     "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload",
-    "notices.Channel", "notices.Rule", "scheduling.Reservation",
+    "notices.Channel", "notices.Rule", "runs.RunTag", "scheduling.Reservation",
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
     "environments.Standby", "files.LibraryCache", "files.Outputs",
     "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits", "training.DiagnosisRules", "training.Drill",
-    "training.Node", "training.Preflight", "training.TraceExport", "workers.Report",
+    "runs.Run", "training.Node", "training.Preflight", "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "common.ClockJump",
@@ -62,7 +62,7 @@ BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "code.Blob", "environments.Event", "environments.Gpu", "environments.Run", "notices.Delivery", "notices.Incident",
     "notices.Item", "overview.Hour", "scheduling.Price", "scheduling.Usage", "telemetry.Block", "training.Attempt",
     "training.Checkpoint", "training.Event", "training.Finding", "training.LogCursor", "training.LogPattern",
-    "training.MetricPoint", "training.Queue", "training.TaskMedia", "training.TaskParameter", "training.Watch",
+    "training.MetricPoint", "training.MetricSummary", "training.Queue", "training.TaskMedia", "training.TaskParameter", "training.Watch",
     "workers.Channel", "workers.HostRun", "workers.Launch", "workers.Listening",
     "workers.Order", "workers.Revision",
 }  # fmt: skip
