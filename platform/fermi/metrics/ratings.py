@@ -1,4 +1,4 @@
-"""Tells by which value checkpoints are compared, and which of two is better. Pure.
+"""Tells by which value checkpoints are compared, and which of two values is better, of checkpoints and of runs. Pure.
 
 What the script itself compares by comes first (the Hugging Face Trainer's `metric_for_best_model`), then the loss of a
 validation, then another value of one: an accuracy or a score, where more is better.
@@ -17,8 +17,31 @@ SCORES = (
     "miou", "iou", "dice", "bleu", "rouge_l", "rougel", "psnr", "r2", "score", "mean_reward", "reward",
 )  # fmt: skip
 """Values of which more is better, the more common ones first."""
+_RATE = re.compile(
+    r"(?:^|_)per_(?:s|sec|second|min|minute|h|hour|day|gpu|device|chip)(?:_|$)|(?:^|_)(?:it|its|steps|samples|tokens|img|images)_s$"
+)
+_LOW_WORDS = frozenset((
+    "loss", "losses", "nll", "ce", "bce", "xent", "entropy", "perplexity", "ppl", "error", "errors", "err", "rmse",
+    "mse", "mae", "mape", "smape", "wer", "cer", "ter", "fid", "kid", "lpips", "eer", "bpc", "bpb", "bpw", "kl",
+    "brier", "regret", "cost", "penalty", "violations", "violation", "distance", "deviation", "divergence", "time",
+    "times", "seconds", "sec", "secs", "ms", "latency", "duration", "memory", "mem", "overhead", "toxicity",
+    "hallucination", "hallucinations", "fpr", "fnr", "failures", "misses",
+))  # fmt: skip
+"""Words of names of which less is better."""
+_HIGH_WORDS = frozenset((
+    "accuracy", "acc", "top", "f1", "precision", "recall", "sensitivity", "specificity", "auc", "auroc", "auprc",
+    "roc", "ap", "ar", "map", "mar", "iou", "miou", "dice", "jaccard", "bleu", "sacrebleu", "rouge", "chrf",
+    "meteor", "cider", "spice", "bertscore", "psnr", "ssim", "score", "scores", "reward", "rewards", "rew",
+    "return", "returns", "r2", "ndcg", "mrr", "hit", "hits", "pass", "exact", "em", "correct", "success", "win",
+    "wins", "winrate", "solved", "kappa", "mcc", "matthews", "correlation", "corr", "spearman", "spearmanr",
+    "pearson", "pearsonr", "similarity", "cosine", "throughput", "speed", "fps", "qps", "tps", "tflops", "flops",
+    "mfu", "hfu", "utilization", "utilisation", "efficiency", "goodput", "quality", "likelihood", "elbo",
+    "inception", "agreement", "faithfulness", "helpfulness", "tpr", "tnr", "silhouette",
+))  # fmt: skip
+"""Words of names of which more is better."""
 _VALIDATION = re.compile(r"(?:val|valid|validation|eval|test|dev)_(.+)")
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Quantity(NamedTuple):
@@ -29,6 +52,25 @@ class Quantity(NamedTuple):
 
 
 LOSS = Quantity("loss", False)
+
+
+def is_more_better(name: str, parameters: Mapping[str, object] | None = None) -> bool:
+    """Return whether of the values of a metric the highest is the best, else the lowest.
+
+    What the script compares by comes first, if `parameters`, those of the task by name, say so of this metric. Else the
+    words of the name decide: rates such as `tokens_per_second` are to be high, then losses, errors and times low, and
+    scores high. Of other names the lowest is the best, as for searches over parameters without a direction.
+    """
+    if parameters:
+        chosen = list_quantities(parameters)[0]
+        if str(parameters.get(CHOICE_PARAMETER) or "") and chosen.name == _strip(name):
+            return chosen.is_more_better
+    plain = _normalize(name)
+    if _RATE.search(plain) or name.rstrip().endswith(("/s", "/sec")):
+        return True
+    words = {*plain.split("_"), *_normalize(_HUMP.sub("_", name)).split("_")}
+    words |= {word.rstrip("0123456789") for word in words}
+    return not words & _LOW_WORDS and bool(words & _HIGH_WORDS)
 
 
 def list_quantities(parameters: Mapping[str, object]) -> list[Quantity]:

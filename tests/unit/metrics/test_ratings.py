@@ -50,3 +50,37 @@ def test_what_the_script_compares_by_comes_first(parameters: dict[str, object], 
 
 def test_of_equal_ones_the_newest_is_best() -> None:
     assert best(newer={"val_acc": 0.5}, older={"val_acc": 0.5}) == ("newer", "val_acc")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "val_acc", "evalAccuracy", "eval/f1", "test/macro_f1", "mAP", "map50-95", "metrics/mAP50(B)", "rougeL",
+        "eval_rouge1", "sacrebleu", "top5", "val_top_1", "pass@1", "hit@10", "r2", "tokens_per_second", "samples/sec",
+        "train_samples_per_second", "steps/s", "throughput", "tflops", "mfu", "rollout/ep_rew_mean", "episode_return",
+        "cosine_similarity", "SSIM", "mean IoU", "tokens_per_second_per_gpu", "it_s",
+    ],
+)  # fmt: skip
+def test_of_scores_and_rates_the_highest_is_best(name: str) -> None:
+    assert ratings.is_more_better(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "loss", "valLoss", "eval_loss", "train/cls_loss", "ppl", "perplexity", "rmse", "MAE", "word_error", "wer",
+        "error_rate", "top1_error", "accuracy_loss", "step_time", "time_per_step", "seconds", "eval_runtime_seconds",
+        "fid", "bits_per_byte", "kl", "gpu_mem", "grad_norm", "lr", "epoch", "something else", "",
+    ],
+)  # fmt: skip
+def test_of_losses_errors_times_and_unknown_names_the_lowest_is_best(name: str) -> None:
+    assert not ratings.is_more_better(name)
+
+
+def test_the_direction_that_the_script_names_comes_first() -> None:
+    chosen = {"metric_for_best_model": "eval_wer", "greater_is_better": "True"}
+    assert ratings.is_more_better("eval/wer", chosen)
+    assert not ratings.is_more_better("eval_loss", chosen)
+    assert not ratings.is_more_better("f1", {"metric_for_best_model": "f1", "greater_is_better": "false"})
+    assert ratings.is_more_better("exactness", {"metric_for_best_model": "exactness"})
+    assert ratings.is_more_better("f1", {"lr": "0.1"})
