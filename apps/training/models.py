@@ -361,7 +361,8 @@ class MetricPoint(models.Model):
 class MetricSummary(models.Model):
     """What the curve of one name comes to: over all finite values that the leading rank of a task reported, in all of
     its attempts, also those whose points were thinned out (`MetricPoint`). `count` is of the values; each other number
-    is a value with the step at which it was reported first. At most `MAX_SUMMARIES` per task."""
+    is a value with the step at which it was reported first. At most `fermi.metrics.summaries.MAX_SUMMARIES` per
+    task."""
 
     task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="metric_summaries", db_index=False)
     name = models.CharField(max_length=200)
@@ -380,10 +381,6 @@ class MetricSummary(models.Model):
             models.Index(fields=["name", "low", "-id"], name="training_summary_low"),
             models.Index(fields=["name", "high", "-id"], name="training_summary_high"),
         ]
-
-
-MAX_SUMMARIES = 500
-"""Of one task; further names are left out."""
 
 
 class LogPattern(models.Model):

@@ -14,9 +14,9 @@ watchers only the one that owns the task now stores at all (`logs.sharding`).
 So that a month on many GPUs stays a small table: of each kind of line (the same metric names) a rank's first points are
 all kept, 10,000 of rank 0 and 500 of each other; from there on every second, later every third, …, and always the
 newest, which goes when the next one comes. That is 100,000 rows for 10 million lines, and it depends on nothing but the
-lines' order. With many kinds of lines, or many names in each, fewer of each are kept (`_LogTail.get_dense_points`): a
-script that invents names cannot fill the database. Events: 10,000 per rank and attempt; checkpoints that a runner
-found: the newest 10,000 of the task; announced checkpoints all.
+lines' order; summaries of curves (`core.summaries`) count all points. With many kinds of lines, or many names in each,
+fewer of each are kept (`_LogTail.get_dense_points`): a script that invents names cannot fill the database. Events:
+10,000 per rank and attempt; checkpoints that a runner found: the newest 10,000 of the task; announced checkpoints all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from django.db.models import Q
 
 from apps.clusters.models import Cluster
 from apps.common.clock import now
-from apps.training.core import checkpoint_nodes, checkpoints, findings, transitions, wakeups
+from apps.training.core import checkpoint_nodes, checkpoints, findings, summaries, transitions, wakeups
 from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.core.parameters import store_parameters
 from apps.training.logs import text_metrics
@@ -80,6 +80,8 @@ MAX_HOLD_SECONDS = 15.0
 seconds."""
 BAR_SECONDS = 2.0
 """Seconds between two positions of a bar without values that are stored."""
+SUMMARY_SECONDS = 10.0
+"""Seconds between two updates of the rows that say what a task's curves come to."""
 MAX_UNIX_SECONDS = 250_000_000_000.0
 """The end of a training that is later is not stored: a date has four digits for the year."""
 MAX_PATH_LENGTH, MAX_LAYOUT_LENGTH = 500, 20
@@ -107,6 +109,7 @@ def drain_logs(task_id: str, attempt: int, trainer: TrainerPosition | None = Non
     reading.trainer = trainer
     while reading.read(to_the_end=True).more:
         pass
+    reading.store_summaries()
 
 
 def store_step_count(task_id: str, attempt: int, step: int, total: int = 0, ends: float | None = None) -> None:
@@ -174,6 +177,7 @@ class LogReader:
         self._handle, self._backend = build_handle(task, attempt), get_backend(task.cluster)
         self._cluster = task.cluster
         self._rehearses = task.kind == TaskKind.DRILL  # a drill ends as soon as it has shown what it has to show
+        self._summarizes = task.kind == TaskKind.TRAINING
         self._tails: dict[int, _LogTail] = {}
         self._project_id = task.project_id
         self.trainer: TrainerPosition | None = None
@@ -181,6 +185,9 @@ class LogReader:
         self._end = TrainingEnd()
         self._length = UNKNOWN  # as the arguments say
         self._bar_stored = 0.0
+        self._states_before: list[summaries.State] | None = None  # of the attempts before
+        self._has_new_values = True
+        self._summaries_stored = -math.inf
 
     @property
     def waits(self) -> bool:
@@ -239,9 +246,11 @@ class LogReader:
 
     def _pass(self, ranks: Iterable[int] | None, to_the_end: bool) -> IngestResult:
         self._tails = self._tails or self._load()
-        lead = min((rank for rank, tail in self._tails.items() if tail.state.get("kinds")), default=0)
+        ranks_with_points = [rank for rank, tail in self._tails.items() if tail.state.get("kinds")]
+        lead = min(ranks_with_points, default=0)
         news, moment = IngestResult(), time.time()
         found = _ParsedRows(self._task_id, self._attempt, self._cluster, self.trainer, lead, self._end.get_position)
+        found.summarized_rank = min(ranks_with_points, default=math.inf)
         for rank in self._tails if ranks is None else ranks:
             tail = self._tails[rank]
             chunk = self._backend.logs(self._handle, rank, tail.position, CHUNK_BYTES)
@@ -273,9 +282,28 @@ class LogReader:
             _set_length(found.progress, self._attempt, total, self._end.estimate(moment, step, total))
         if found.tails:
             self._store(found)
+        self._has_new_values |= found.has_values
+        if self._has_new_values and time.monotonic() - self._summaries_stored >= SUMMARY_SECONDS and not to_the_end:
+            self.store_summaries()
         if not found.progress and self._end.bars.time == moment and moment - self._bar_stored >= BAR_SECONDS:
             self._store_bar(moment)
         return news
+
+    def store_summaries(self) -> None:
+        """Store what the curves come to, as far as was read here."""
+        ranks = [rank for rank, tail in self._tails.items() if tail.state.get("kinds")]
+        if ranks and self._summarizes:
+            with transaction.atomic():
+                transitions.lock_row_order(self._task_id)
+                self._confirm(self._task_id)
+                if self._states_before is None:
+                    self._states_before = summaries.load_states(self._task_id, self._attempt - 1)
+                lead = self._tails[min(ranks)]
+                state = summaries.load_state(self._task_id, self._attempt, lead.rank)
+                if state is None:  # added here, and not stored yet
+                    state = lead.state[summaries.STATE_KEY]
+                summaries.store_summaries(self._task_id, [*self._states_before, state])
+        self._has_new_values, self._summaries_stored = False, time.monotonic()
 
     def _store_bar(self, moment: float) -> None:
         """Store the position of a bar, in whose lines there are no values."""
@@ -328,7 +356,15 @@ class LogReader:
             ],
             ignore_conflicts=True,
         )
+        self._has_new_values = True
+        self._add_summary(tails)
         return tails | {rank: _LogTail(rank, 0, state, declared, self._length) for rank, state in absent.items()}
+
+    def _add_summary(self, tails: Mapping[int, _LogTail]) -> None:
+        """Add what the points come to that were stored before there were summaries."""
+        lead = min((rank for rank, tail in tails.items() if tail.state.get("kinds")), default=None)
+        if lead is not None and summaries.STATE_KEY not in tails[lead].state:
+            tails[lead].state[summaries.STATE_KEY] = summaries.read_points(self._task_id, self._attempt, lead)
 
     def _load_length(self) -> TrainingLength:
         """Return of how many steps and epochs the training is, as the arguments of its command say."""
@@ -460,7 +496,8 @@ class _LogTail:
     `fermi.metrics.sources`; `text`, that of `fermi.metrics.text_patterns`; `media`, by kind and name: how many, and the
     step of the row that goes when the next one comes; `asked`, the last question that `input()` was called with;
     `begun`, the beginning of a line that frames follow, as base64; `length`, of how many steps, epochs and timesteps
-    the training is according to its parameters.
+    the training is according to its parameters; `summary`, of the leading rank: what its curves come to
+    (`core.summaries`).
     """
 
     def __init__(
@@ -606,6 +643,8 @@ class _ParsedRows:
         self.losses: list[Finding | loss_anomalies.Resolved] = []
         self.prompts: list[Finding | loss_anomalies.Resolved] = []
         self.notices: list[Finding] = []
+        self.summarized_rank = math.inf  # the lowest one with points
+        self.has_values = False
         self._places: list[tuple[str, str]] | None = None  # by rank: the environment's id and name
 
     def add(self, tail: _LogTail, text: bytes, records: Iterable[Record], *, last: bool) -> bool:
@@ -705,9 +744,15 @@ class _ParsedRows:
         values = tail.merger.select_values(point.source, step, point.values)
         if tail.merger.newly_hidden:
             self.hidden += [(tail.rank, one) for one in tail.merger.newly_hidden]
+            for hidden in tail.merger.newly_hidden:
+                summaries.remove_series(tail.state, hidden.source, hidden.name)
+            self.has_values = True
             tail.merger.newly_hidden.clear()
         if not values:
             return
+        if tail.rank <= self.summarized_rank:
+            self.summarized_rank = tail.rank
+            self.has_values |= summaries.add_values(tail.state, point.source, point.pattern, step, values)
         row = MetricPoint(
             **self._of, rank=tail.rank, step=step, at=at, values=values, source=point.source, pattern=point.pattern
         )

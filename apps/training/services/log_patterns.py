@@ -7,7 +7,7 @@ from django.db import transaction
 
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError
-from apps.training.core import transitions, wakeups
+from apps.training.core import summaries, transitions, wakeups
 from apps.training.models import LogPattern
 from apps.training.services.actions import find_task
 
@@ -37,6 +37,7 @@ def change_pattern(user: User, task_id: str, key: str, changes: Mapping[str, Any
             raise ApiError(409, "LOG_PATTERN_NAME_TAKEN", line=row.line)
         row.enabled = changes.get("enabled", row.enabled)
         row.save(update_fields=["fields", "enabled"])
+        summaries.store_summaries(task.pk, summaries.load_states(task.pk, task.attempt))
         wakeups.publish_change(task.pk, "metric")
     return _serialize(row)
 
