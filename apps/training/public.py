@@ -12,8 +12,9 @@ from apps.training.core.engine_access import (
     reveal_secrets,
 )
 from apps.training.core.release import list_current_holds
+from apps.training.core.summaries import rebuild_summaries
 from apps.training.core.wakeups import enqueue_task, enqueue_tasks, enqueue_waiting_tasks
-from apps.training.models import Attempt, Finding, Node, Task, TraceExport
+from apps.training.models import Attempt, Finding, MetricSummary, Node, Task, TraceExport
 from apps.training.presenters.task_presenter import (
     REASON_COLUMNS,
     describe_common_reason,
@@ -25,24 +26,29 @@ from apps.training.presenters.task_presenter import (
 from apps.training.queue.node_health import get_failure_counts
 from apps.training.reports.causes import summarize_causes
 from apps.training.reports.telemetry import list_holders
-from apps.training.services.actions import stop_task
+from apps.training.services.actions import delete_task, find_task, stop_task
 from apps.training.services.create import draft_request, submit_request
 from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, render_draft
-from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskKind, TaskState
+from apps.training.states import ACTIVE_STATES, FINAL_STATES, STATES_WITH_ATTEMPT, TaskKind, TaskState
+from apps.training.usage.report import UsageTotals, sum_task_usage
 
 __all__ = [
     "ACTIVE_STATES",
     "FINAL_STATES",
     "PREVIEW_TASK_ID",
     "REASON_COLUMNS",
+    "STATES_WITH_ATTEMPT",
     "Attempt",
     "Finding",
+    "MetricSummary",
     "Node",
     "Task",
     "TaskKind",
     "TaskState",
     "TraceExport",
+    "UsageTotals",
     "build_handle",
+    "delete_task",
     "describe_common_reason",
     "draft_request",
     "enqueue_task",
@@ -50,12 +56,14 @@ __all__ = [
     "enqueue_waiting_tasks",
     "explain_task",
     "filter_engine_scheduled",
+    "find_task",
     "get_backend",
     "get_failure_counts",
     "list_clusters_with_queue",
     "list_current_holds",
     "list_holders",
     "mask_secrets",
+    "rebuild_summaries",
     "render_draft",
     "reveal_secrets",
     "serialize_problem",
@@ -63,5 +71,6 @@ __all__ = [
     "serialize_warning",
     "stop_task",
     "submit_request",
+    "sum_task_usage",
     "summarize_causes",
 ]

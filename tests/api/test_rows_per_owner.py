@@ -47,7 +47,7 @@ BOUNDED = {
     "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "catalog.Dataset", "catalog.DatasetVersion",
     "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot", "doors.Entry", "environments.Hosted",
     "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload",
-    "notices.Channel", "notices.Rule", "runs.RunTag", "scheduling.Reservation",
+    "notices.Channel", "notices.Rule", "runs.RunTag", "runs.RunView", "scheduling.Reservation",
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {
@@ -60,7 +60,7 @@ BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "common.ClockJump",
     "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
     "code.Blob", "environments.Event", "environments.Gpu", "environments.Run", "notices.Delivery", "notices.Incident",
-    "notices.Item", "overview.Hour", "scheduling.Price", "scheduling.Usage", "telemetry.Block", "training.Attempt",
+    "notices.Item", "overview.Hour", "runs.Position", "scheduling.Price", "scheduling.Usage", "telemetry.Block", "training.Attempt",
     "training.Checkpoint", "training.Event", "training.Finding", "training.LogCursor", "training.LogPattern",
     "training.MetricPoint", "training.MetricSummary", "training.Queue", "training.TaskMedia", "training.TaskParameter", "training.Watch",
     "workers.Channel", "workers.HostRun", "workers.Launch", "workers.Listening",

@@ -4,7 +4,7 @@ now."""
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,7 @@ from apps.scheduling.models import Usage
 from apps.scheduling.selectors import PART_SUMS, SUM_COST, SUM_WAITED, build_parts, get_month_start
 from apps.training.core import release
 from apps.training.models import Task
+from apps.training.states import FINAL_STATES
 from apps.training.usage import mfu
 from fermi.scheduler import ledger
 from fermi.scheduler.ledger import PART_NAMES, TimeParts
@@ -97,16 +98,52 @@ def format_csv(report: Mapping[str, Any]) -> str:
     return out.getvalue()
 
 
+@dataclass(frozen=True, slots=True)
+class UsageTotals:
+    """What a task has used. `cost`: None without a price; `goodput`: share of the held GPU time that moved training
+    forward, None where nothing was held."""
+
+    gpu_hours: float
+    cost: float | None
+    goodput: float | None
+
+
+def sum_task_usage(tasks: Sequence[Task]) -> dict[str, UsageTotals]:
+    """Return what tasks have used, by id, with what those that are not final hold now. The tasks need their owner and
+    cluster."""
+    moment = now()
+    rows: defaultdict[str, list[Usage]] = defaultdict(list)
+    for row in Usage.objects.filter(task__in=[task.pk for task in tasks]):
+        rows[row.task].append(row)
+    for task in tasks:
+        if task.state not in FINAL_STATES:
+            rows[task.pk] += release.list_unbooked_usage(task, moment)
+    return {task.pk: _sum_totals(rows[task.pk]) for task in tasks}
+
+
+def _sum_totals(rows: Sequence[Usage]) -> UsageTotals:
+    cost = [_compute_cost(row) for row in rows]
+    return UsageTotals(
+        gpu_hours=sum(row.gpus * _get_parts(row).total for row in rows) / SECONDS_PER_HOUR,
+        cost=sum(one for one in cost if one is not None) if any(one is not None for one in cost) else None,
+        goodput=ledger.compute_goodput(_weigh_parts(rows)),
+    )
+
+
+def _weigh_parts(rows: Sequence[Usage]) -> TimeParts:
+    """Return what the rows' time was spent on, weighted by GPUs; rows without any GPU count the same."""
+    weights = [row.gpus or 0 for row in rows] if any(row.gpus for row in rows) else [1] * len(rows)
+    return ledger.sum_parts(_get_parts(row).times(weight) for row, weight in zip(rows, weights, strict=True))
+
+
 def report_task_usage(task: Task) -> dict[str, Any]:
     """Return the usage of a task with what it holds now, as the API answers it."""
     moment = now()
     rows = list(Usage.objects.filter(task=task.pk).order_by("environment_name", "since"))
     rows += release.list_unbooked_usage(task, moment)
-    weights = [row.gpus or 0 for row in rows] if any(row.gpus for row in rows) else [1] * len(rows)
-    weighed = ledger.sum_parts(_get_parts(row).times(weight) for row, weight in zip(rows, weights, strict=True))
+    weighed, totals = _weigh_parts(rows), _sum_totals(rows)
     held = _count_covered_seconds((row.since, row.until) for row in rows)
     parts = weighed.times(held / weighed.total) if weighed.total else TimeParts()
-    cost = [_compute_cost(row) for row in rows]
     lasted = clock_jumps.measure_elapsed(
         task.created_at, task.ended_at or moment, clock_jumps.list_gaps(task.created_at)
     )
@@ -115,10 +152,10 @@ def report_task_usage(task: Task) -> dict[str, Any]:
         "queuedSeconds": queued,
         "heldSeconds": held,
         **ledger.parts_to_dict(parts),
-        "gpuHours": sum(row.gpus * _get_parts(row).total for row in rows) / SECONDS_PER_HOUR,
-        "cost": sum(one for one in cost if one is not None) if any(one is not None for one in cost) else None,
+        "gpuHours": totals.gpu_hours,
+        "cost": totals.cost,
         "currency": settings.CURRENCY,
-        "goodput": ledger.compute_goodput(weighed),
+        "goodput": totals.goodput,
         "ettr": ledger.compute_ettr(parts, queued),
         "modelFlops": mfu.compute_mfu(task),
         "nodes": [
