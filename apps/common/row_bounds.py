@@ -21,6 +21,7 @@ MAX_ROWS = {
     "notice-rules": 100,  # of a person, a project or the platform
     "notice-tests": 50,  # of a channel; the oldest give way
     "reservations": 500,  # made by a person, that have not ended
+    "run-views": 200,  # of a person, and of a project
     "saved-views": 100,  # of a person
     "secrets": 500,  # of a project
     "tasks": 20_000,  # of a person, made within a day and not ended: trainings, pre-flight tests and drills each

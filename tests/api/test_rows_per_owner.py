@@ -35,6 +35,7 @@ MADE = {
     "notice-channels": ("POST", "/notice-channels", HOOK),
     "notice-rules": ("POST", "/notice-rules", {"scope": "me", "name": "r", "channels": []}),
     "reservations": ("POST", "/reservations", {"environmentIds": ["env-001"], "projectId": ONE, **SOON}),
+    "run-views": ("POST", "/run-views", {"name": "v"}),
     "saved-views": ("POST", "/saved-views", {"section": "training", "name": "v", "query": ""}),
     "secrets": ("PUT", f"/projects/{ONE}/secrets/s", {"value": "x"}),
     "tasks": ("POST", "/training-tasks", changed()),

@@ -1755,6 +1755,79 @@ export interface paths {
         patch: operations["changeReservation"];
         trace?: never;
     };
+    "/api/v1/run-views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List your saved views of the table of runs and those of your projects. */
+        get: operations["listRunViews"];
+        put?: never;
+        /** @description Save a view of the table of runs: for yourself, or for a project of which you are a member. */
+        post: operations["createRunView"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/run-views/{view_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Delete one of your views, or one of a project of which you are a member. The runs stay as they are. */
+        delete: operations["deleteRunView"];
+        options?: never;
+        head?: never;
+        /** @description Change one of your views, or one of a project of which you are a member. */
+        patch: operations["changeRunView"];
+        trace?: never;
+    };
+    "/api/v1/runs/{task_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** @description Change the tags of a task, its note, or whether lists leave it out. Needs the role of a member. */
+        patch: operations["changeRun"];
+        trace?: never;
+    };
+    "/api/v1/runs/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Tag, archive, stop or delete many tasks. Each is done or refused by itself; stops and deletions that do not
+         *     fit into 20 seconds are refused with RUNS_NOT_REACHED: send these again.
+         */
+        post: operations["changeRuns"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/saved-views": {
         parameters: {
             query?: never;
@@ -2933,6 +3006,8 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @enum {string} */
+        ActionEnum: "addTags" | "removeTags" | "archive" | "unarchive" | "stop" | "delete";
         /** @enum {string} */
         AllowedActionsEnum: "stop" | "retry" | "clone" | "delete" | "pause" | "resume";
         /** @enum {string} */
@@ -5676,6 +5751,26 @@ export interface components {
             breaksThrough?: components["schemas"]["DiagnosisLevel"];
             enabled?: boolean;
         };
+        PatchedRunChangeRequest: {
+            /** @description all of them; others are removed */
+            tags?: string[];
+            /** @description Markdown */
+            note?: string;
+            /** @description lists of runs leave it out */
+            archived?: boolean;
+        };
+        PatchedRunViewChangeRequest: {
+            name?: string;
+            query?: string;
+            columns?: string[];
+            /** @description a column; with - descending */
+            sort?: string;
+            groupBy?: string[];
+            /** @description ids of tasks */
+            pinned?: string[];
+            /** @description the task that others are compared with */
+            baseline?: string | null;
+        };
         /** @enum {string} */
         PhaseEnum: "starting" | "compiling" | "running" | "evaluating" | "saving" | "ending";
         PreflightBrief: {
@@ -6230,6 +6325,91 @@ export interface components {
             enabled?: boolean;
             scope: components["schemas"]["ScopeEnum"];
             /** @description with the scope `project` */
+            projectId?: string | null;
+        };
+        RunBulkItem: {
+            taskId: string;
+            done: boolean;
+            /** @description why nothing was done; null: it was done */
+            refusal: components["schemas"]["Reason"] | null;
+        };
+        RunBulkRequest: {
+            /** @description of tasks */
+            taskIds: string[];
+            action: components["schemas"]["ActionEnum"];
+            /** @description with addTags and removeTags: which */
+            tags?: string[];
+        };
+        RunBulkResult: {
+            /** @description one for each task, in the order of the request */
+            items: components["schemas"]["RunBulkItem"][];
+            /** @description how many were done */
+            done: number;
+        };
+        RunBulkResultEnvelope: {
+            data: components["schemas"]["RunBulkResult"];
+            code: number;
+            message: string;
+        };
+        /** @description What people say of a run. */
+        RunRecord: {
+            taskId: string;
+            tags: string[];
+            /** @description Markdown */
+            note: string;
+            /**
+             * Format: date-time
+             * @description null: it is not archived
+             */
+            archivedAt: string | null;
+        };
+        RunRecordEnvelope: {
+            data: components["schemas"]["RunRecord"];
+            code: number;
+            message: string;
+        };
+        RunViewItem: {
+            id: string;
+            name: string;
+            /** @description null: your own */
+            projectId: string | null;
+            query: string;
+            columns: string[];
+            sort: string;
+            groupBy: string[];
+            /** @description of those the ones that you may see */
+            pinned: string[];
+            baseline: string | null;
+            mayChange: boolean;
+        };
+        RunViewItemEnvelope: {
+            data: components["schemas"]["RunViewItem"];
+            code: number;
+            message: string;
+        };
+        RunViewItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["RunViewItem"][];
+        };
+        RunViewItemPageEnvelope: {
+            data: components["schemas"]["RunViewItemPage"];
+            code: number;
+            message: string;
+        };
+        RunViewRequest: {
+            name: string;
+            query?: string;
+            columns?: string[];
+            /** @description a column; with - descending */
+            sort?: string;
+            groupBy?: string[];
+            /** @description ids of tasks */
+            pinned?: string[];
+            /** @description the task that others are compared with */
+            baseline?: string | null;
+            /** @description for all of its members; null: your own */
             projectId?: string | null;
         };
         /** @description Where the ranks of an environment run (in it or beside it), and why. */
@@ -12519,6 +12699,209 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReservationEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listRunViews: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name";
+                page?: number;
+                pageSize?: number;
+                /** @description id: only its views, without your own */
+                project?: string;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createRunView: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunViewRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteRunView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeRunView: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRunViewChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeRun: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRunChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunRecordEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeRuns: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunBulkRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunBulkResultEnvelope"];
                 };
             };
             default: {

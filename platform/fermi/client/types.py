@@ -5,6 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+ActionEnum: TypeAlias = Literal["addTags", "removeTags", "archive", "unarchive", "stop", "delete"]
+
+
 AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
 
 
@@ -1533,6 +1536,40 @@ class PatchedRuleChangeRequest(TypedDict):
     enabled: NotRequired[bool]
 
 
+class PatchedRunChangeRequest(TypedDict):
+    tags: NotRequired[list[str]]
+    """
+    all of them; others are removed
+    """
+    note: NotRequired[str]
+    """
+    Markdown
+    """
+    archived: NotRequired[bool]
+    """
+    lists of runs leave it out
+    """
+
+
+class PatchedRunViewChangeRequest(TypedDict):
+    name: NotRequired[str]
+    query: NotRequired[str]
+    columns: NotRequired[list[str]]
+    sort: NotRequired[str]
+    """
+    a column; with - descending
+    """
+    groupBy: NotRequired[list[str]]
+    pinned: NotRequired[list[str]]
+    """
+    ids of tasks
+    """
+    baseline: NotRequired[str | None]
+    """
+    the task that others are compared with
+    """
+
+
 PhaseEnum: TypeAlias = Literal["starting", "compiling", "running", "evaluating", "saving", "ending"]
 
 
@@ -1920,6 +1957,97 @@ class ResumeRequest(TypedDict):
 
 
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
+
+
+class RunBulkItem(TypedDict):
+    taskId: str
+    done: bool
+    refusal: Reason | None
+    """
+    why nothing was done; null: it was done
+    """
+
+
+class RunBulkRequest(TypedDict):
+    taskIds: list[str]
+    """
+    of tasks
+    """
+    action: ActionEnum
+    tags: NotRequired[list[str]]
+    """
+    with addTags and removeTags: which
+    """
+
+
+class RunBulkResult(TypedDict):
+    items: list[RunBulkItem]
+    """
+    one for each task, in the order of the request
+    """
+    done: int
+    """
+    how many were done
+    """
+
+
+class RunRecord(TypedDict):
+    """
+    What people say of a run.
+    """
+
+    taskId: str
+    tags: list[str]
+    note: str
+    """
+    Markdown
+    """
+    archivedAt: str | None
+    """
+    null: it is not archived
+    """
+
+
+class RunViewItem(TypedDict):
+    id: str
+    name: str
+    projectId: str | None
+    """
+    null: your own
+    """
+    query: str
+    columns: list[str]
+    sort: str
+    groupBy: list[str]
+    pinned: list[str]
+    """
+    of those the ones that you may see
+    """
+    baseline: str | None
+    mayChange: bool
+
+
+class RunViewRequest(TypedDict):
+    name: str
+    query: NotRequired[str]
+    columns: NotRequired[list[str]]
+    sort: NotRequired[str]
+    """
+    a column; with - descending
+    """
+    groupBy: NotRequired[list[str]]
+    pinned: NotRequired[list[str]]
+    """
+    ids of tasks
+    """
+    baseline: NotRequired[str | None]
+    """
+    the task that others are compared with
+    """
+    projectId: NotRequired[str | None]
+    """
+    for all of its members; null: your own
+    """
 
 
 class SavedViewItem(TypedDict):
