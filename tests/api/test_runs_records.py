@@ -171,3 +171,51 @@ def test_an_engine_that_cannot_be_asked_refuses_its_own_runs_only(
 )
 def test_a_malformed_bulk_request_is_refused_by_field(owner: Api, body: dict[str, Any], field: str, code: str) -> None:
     assert owner.post("/runs/bulk", body).problems == {field: code}
+
+
+def test_a_task_is_created_with_tags_that_its_answer_shows(owner: Api, viewer: Api) -> None:
+    made = owner.post("/training-tasks", {**changed(), "tags": ["b", " a ", "b"]})
+    task = made.data["taskId"]
+    found = viewer.get(f"/training-tasks/{task}").data
+    assert (found["tags"], found["note"], found["archivedAt"]) == (["a", "b"], "", None)
+    owner.patch(f"/runs/{task}", {"note": "mine", "archived": True, "tags": []})
+    found = viewer.get(f"/training-tasks/{task}").data
+    assert (found["tags"], found["note"], found["archivedAt"] is None) == ([], "mine", False)
+    assert owner.post(f"/training-tasks/{task}/clone").data["request"]["tags"] == ["b", " a ", "b"]
+
+
+@pytest.mark.parametrize(
+    ("tags", "problems"),
+    [
+        (["a,b"], {"tags.0": "TAG_INVALID"}),
+        (["a", "-b"], {"tags.1": "TAG_INVALID"}),
+        (["x" * 65], {"tags.0": "FIELD_LENGTH"}),
+        (["a"] * 51, {"tags": "FIELD_LENGTH"}),
+        (["  "], {"tags.0": "TAG_INVALID"}),
+        ("a", {"tags": "FIELD_INVALID"}),
+    ],
+)
+def test_a_request_with_invalid_tags_is_refused(owner: Api, tags: Any, problems: dict[str, str]) -> None:
+    answer = owner.post("/training-tasks", {**changed(), "tags": tags})
+    assert (answer.status, answer.problems) == (400, problems)
+    assert not Task.objects.exists()
+
+
+def test_lists_of_tasks_leave_out_archived_ones_where_that_is_asked_for(owner: Api) -> None:
+    kept, archived = (owner.post("/training-tasks", changed()).data["taskId"] for _ in range(2))
+    owner.patch(f"/runs/{archived}", {"archived": True})
+    owner.patch(f"/runs/{kept}", {"note": "x"})
+
+    def list_ids(**query: str) -> set[str]:
+        return {item["taskId"] for item in owner.get("/training-tasks", **query).data["items"]}
+
+    assert list_ids(archived="false") == {kept}
+    assert list_ids(archived="true") == {archived}
+    assert list_ids() == {kept, archived}
+    assert owner.get("/training-tasks", archived="maybe").problems == {"archived": "FIELD_INVALID"}
+
+
+def test_a_task_can_be_archived_by_its_note_row_being_there_already(task: str, owner: Api) -> None:
+    owner.patch(f"/runs/{task}", {"note": "x"})
+    owner.patch(f"/runs/{task}", {"archived": True})
+    assert Run.objects.get(task=task).note == "x"

@@ -234,6 +234,9 @@ class TaskQuery(PageQuery):
     )
     createdAfter = serializers.DateTimeField(required=False)
     createdBefore = serializers.DateTimeField(required=False)
+    archived = serializers.BooleanField(
+        required=False, help_text="false: without archived ones, true: these alone; without it, all"
+    )
     cursor = serializers.CharField(
         max_length=1000,
         required=False,
@@ -408,6 +411,9 @@ class TaskDetail(TaskBrief):
     attempts = TaskAttempt(many=True)
     request = serializers.JSONField()
     parameters = ParameterItem(many=True, help_text="what its script was configured with, by name")
+    tags = serializers.ListField(child=serializers.CharField(), help_text="`changeRun` changes them")
+    note = serializers.CharField(help_text="Markdown")
+    archivedAt = serializers.DateTimeField(allow_null=True, help_text="null: lists of runs contain it")
 
 
 class FindingPlace(serializers.Serializer):

@@ -266,6 +266,7 @@ def get_task_detail(user: User, task_id: str) -> dict[str, Any]:
     seen = {rank["rank"]: rank for rank in ((newest["seen_"] or {}).get("ranks", []) if newest else [])}
     return {
         **serialize_brief(found),
+        **_read_record(task_id),
         **{name: found[name] for name in (*_DATA_COLUMNS, *_CONTEXT_COLUMNS)},
         "summary": found["summary"],
         "warnings": [
@@ -313,6 +314,14 @@ def get_task_detail(user: User, task_id: str) -> dict[str, Any]:
             TaskParameter.objects.filter(task=task_id).order_by("name").values("name", "value", "number", "source")
         ),
     }
+
+
+def _read_record(task_id: str) -> dict[str, Any]:
+    """Return what people say of the task as a run. Its rows belong to `apps.runs`, a layer above."""
+    columns = ("run__note", "run__archived_at", "tags__name")
+    rows = list(Task.objects.filter(pk=task_id).order_by("tags__name").values_list(*columns))
+    note, archived, _ = rows[0] if rows else (None, None, None)
+    return {"tags": [tag for _, _, tag in rows if tag], "note": note or "", "archivedAt": archived}
 
 
 def _serialize_attempt(attempt: Mapping[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,7 @@ FILTERS: dict[str, FilterBuilder] = COMPILED_FILTERS | {
     "cause": _filter_by_cause,
     "task": lambda keys: Q(pk__in=keys),
     "parameter": _filter_by_parameters,
+    "archived": lambda archived: Q(run__archived_at__isnull=not archived),  # rows of `apps.runs`, a layer above
     "search": lambda word: Q(name__icontains=word) | Q(pk__icontains=word),
     "cursor": lambda behind: behind,
 }
@@ -116,7 +117,7 @@ def list_tasks(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_filters(query: Mapping[str, Any]) -> dict[str, Any]:
-    given = {name: query[name] for name in FILTERS if query.get(name)}
+    given = {name: query[name] for name in FILTERS if query.get(name) or (name == "archived" and name in query)}
     if "framework" in given:
         given["framework"] = plugins.resolve_framework_name(given["framework"])
     if "parameter" in given:

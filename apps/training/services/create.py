@@ -84,6 +84,8 @@ def _store_draft(user: User, draft: TaskDraft, key: str | None, digest: str, tra
         request_hash=digest,
         trace=trace,
     )
+    if tags := dict.fromkeys(draft.parsed.task.tags):  # rows of `apps.runs`, a layer above, found by their relation
+        task.tags.bulk_create(task.tags.model(task=task, name=name) for name in tags)
     transitions.record_event(task.pk, 0, "state", "TASK_CREATED", {"owner": user.username})
     audit.record_event(user, "task.create", task.pk, project=task.project_id, name=task.name)
     return task

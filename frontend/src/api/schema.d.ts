@@ -6843,6 +6843,11 @@ export interface components {
              */
             projectId?: string | null;
             /**
+             * @description by which its runs are found again; they can be changed later
+             * @default []
+             */
+            tags?: string[];
+            /**
              * @description existing, or new for environments that are made for the task
              * @default existing
              */
@@ -7056,6 +7061,15 @@ export interface components {
             request: unknown;
             /** @description what its script was configured with, by name */
             parameters: components["schemas"]["ParameterItem"][];
+            /** @description `changeRun` changes them */
+            tags: string[];
+            /** @description Markdown */
+            note: string;
+            /**
+             * Format: date-time
+             * @description null: lists of runs contain it
+             */
+            archivedAt: string | null;
         };
         TaskDetailEnvelope: {
             data: components["schemas"]["TaskDetail"];
@@ -13167,6 +13181,8 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
+                /** @description false: without archived ones, true: these alone; without it, all */
+                archived?: boolean;
                 /** @description as the overview names causes of failures and of waiting */
                 cause?: string;
                 /** @description whether to say how many there are; unless it is given, pages behind a cursor do not */

@@ -39,6 +39,10 @@ class RequestField:
     def is_table(self) -> bool:
         return self.rule.get("type") == "object"
 
+    @property
+    def is_list(self) -> bool:
+        return self.rule.get("type") == "array"
+
     def option(self) -> Callable[[Function], Function]:
         """Return the click decorator that adds the flag."""
         flag, more = self.flag, {}
@@ -50,6 +54,8 @@ class RequestField:
             more = {"is_flag": True, "default": None}
         elif self.is_table:
             more = {"multiple": True, "metavar": flag.get("metavar", "KEY=VALUE")}
+        elif self.is_list:
+            more = {"multiple": True}
         elif "anyOf" in self.rule:
             more = {"metavar": flag["metavar"]}
         elif choices := flag.get("choices") or self.rule.get("enum"):
@@ -69,6 +75,8 @@ class RequestField:
             return self._parts(given)
         if "anyOf" in self.rule:
             return int(given) if given.removeprefix("-").isdecimal() else given
+        if self.is_list:
+            return list(given)
         if not self.is_table:
             return given
         texts = self.rule["additionalProperties"].get("type") == "string"
@@ -124,7 +132,8 @@ def add_field_options(kind: type = TaskRequest) -> Callable[[Function], Function
 
 
 def apply_flags(request: dict[str, Any], flags: Mapping[str, Any], kind: type = TaskRequest) -> None:
-    """Put the flags' values into the request: entries of a table are added to its own, any other value replaces."""
+    """Put the flags' values into the request: entries of a table or a list are added to its own, any other value
+    replaces."""
     for field in list_fields(kind):
         if (value := field.value(flags.get(field.name))) is None:
             continue
@@ -132,6 +141,8 @@ def apply_flags(request: dict[str, Any], flags: Mapping[str, Any], kind: type = 
         if field.parent:
             whole = request[field.parent] = {**read_section(request, field.parent, dict)}
         joins = field.is_table or "parts" in field.flag
+        if field.is_list:
+            value = list(dict.fromkeys([*read_section(whole, field.name, list), *value]))
         whole[field.name] = {**read_section(whole, field.name, dict), **value} if joins else value
 
 

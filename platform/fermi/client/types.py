@@ -4645,6 +4645,10 @@ class TaskCreateRequest(TypedDict):
     """
     whose task it is; by default the project of its environments, or the only one you are a member of
     """
+    tags: NotRequired[list[str]]
+    """
+    by which its runs are found again; they can be changed later
+    """
     launchMode: NotRequired[str]
     """
     existing, or new for environments that are made for the task
@@ -5606,6 +5610,18 @@ class TaskDetail(TypedDict):
     parameters: list[ParameterItem]
     """
     what its script was configured with, by name
+    """
+    tags: list[str]
+    """
+    `changeRun` changes them
+    """
+    note: str
+    """
+    Markdown
+    """
+    archivedAt: str | None
+    """
+    null: lists of runs contain it
     """
 
 

@@ -17,6 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from fermi.jobs import json_shape, ranks
 from fermi.jobs.spec import DRILL_MINUTES, MAX_RESTARTS, Code, Elastic, Entrypoint, JobSpec, Node, Problem, ResumeRule
 from fermi.planning import plugins
+from fermi.planning.tags import MAX_TAG_LENGTH, MAX_TAGS, TAG_PATTERN
 from fermi.runner.exit_codes import DEFAULT_GRACE_SECONDS
 from fermi.scheduler.snapshot import PRIORITY_NUMBERS, Select, classify_priority
 
@@ -292,6 +293,20 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
             "whose task it is; by default the project of its environments, or the only one you are a member of"
         ),
     ] = None
+    tags: Annotated[
+        tuple[
+            Annotated[
+                str,
+                describe_field(
+                    max_length=MAX_TAG_LENGTH, trim=True, pattern=TAG_PATTERN, codes={"pattern": "TAG_INVALID"}
+                ),
+            ],
+            ...,
+        ],
+        describe_field(
+            "by which its runs are found again; they can be changed later", flag="--tag", max_length=MAX_TAGS
+        ),
+    ] = ()
     launch_mode: Annotated[str, _describe_text(100, "existing, or new for environments that are made for the task")] = (
         EXISTING
     )

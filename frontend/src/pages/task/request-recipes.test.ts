@@ -22,6 +22,7 @@ const request = {
   hyperparameters: { totalSteps: 100, dtype: "bf16", tag: "1e3" },
   env: { NCCL_DEBUG: "INFO" },
   secretEnv: { WANDB_API_KEY: "wandb" },
+  tags: ["baseline", "wiki v2"],
   resumeFrom: null,
 } as unknown as CreateRequest;
 
@@ -38,6 +39,8 @@ test("the command says all that the request says, one word each for the shell", 
     "--framework deepspeed",
     "--strategy dataParallel=2",
     "--elastic 1:2",
+    "--tag baseline",
+    "--tag 'wiki v2'",
     "--hp totalSteps=100",
     "--hp dtype=bf16",
     `--hp 'tag="1e3"'`,

@@ -26,6 +26,7 @@ export function formatCommand(request: CreateRequest): string {
       if (!flag) return [];
       if (typeof value === "boolean") return value ? [[flag, true]] : [];
       if (rule["x-flag"]?.range) return value ? [[flag, formatRangeFlag(rule["x-flag"].range, value)]] : [];
+      if (Array.isArray(value)) return value.map((one): [string, unknown] => [flag, one]);
       return typeof value === "object" && value ? pairs(flag, value, rule) : [[flag, value]];
     });
   const { taskName, ...rest } = request;
