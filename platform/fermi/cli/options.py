@@ -33,13 +33,15 @@ pass_session = click.make_pass_decorator(Session, ensure=True)
 """Decorator that passes the session as the first argument."""
 
 
-def command(name: str, more: str = "", *, output: bool = True, **settings: Any) -> Callable[[Function], click.Command]:
+def command(
+    name: str, more: str = "", *, output: bool = True, kind: type[click.Command] = click.Command, **settings: Any
+) -> Callable[[Function], click.Command]:
     """Return a decorator that makes a registered command with --url, --lang and, if `output`, --output; `more` follows
     its summary. `name` of a command within a group names both: `environments make`."""
 
     def decorate(function: Function) -> click.Command:
         own, about = name.rpartition(" ")[2], f"{_(make_summary_code(name))}\n\n{more}".strip()
-        made: Any = click.command(own, help=about, epilog=_format_example(name), context_settings=settings)(
+        made: Any = click.command(own, kind, help=about, epilog=_format_example(name), context_settings=settings)(
             pass_session(function)
         )
         made.params += global_options.make_options(_store_option, output=output)

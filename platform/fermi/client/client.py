@@ -16,6 +16,7 @@ from fermi.client.notices import Notices
 from fermi.client.pagination import Listing
 from fermi.client.preflights import Preflights
 from fermi.client.reservations import Reservations
+from fermi.client.runs import Runs
 from fermi.client.tasks import Tasks
 from fermi.client.transport import Transport
 from fermi.client.types import (
@@ -65,6 +66,7 @@ class Fermi:
         self.groups = Groups(self._transport)
         self.preflights = Preflights(self._transport)
         self.drills = Drills(self._transport)
+        self.runs = Runs(self._transport)
         self.reservations = Reservations(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
