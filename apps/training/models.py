@@ -6,6 +6,7 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* Finding      what was found to be wrong while an attempt ran
   │ 1──* MetricPoint  a line of numbers a rank printed
   │ 1──* MetricSummary  what the curve of one name comes to, by which tasks are compared and sorted
+  │ 1──* MetricBlock  the points of one curve again, packed, so that many long curves are read at once
   │ 1──* LogPattern   shapes of printed lines that became metric points
   │ 1──* Checkpoint   what a restart can resume from
   ├ 1──* TaskParameter  what its script was configured with
@@ -381,6 +382,50 @@ class MetricSummary(models.Model):
             models.Index(fields=["name", "low", "-id"], name="training_summary_low"),
             models.Index(fields=["name", "high", "-id"], name="training_summary_high"),
         ]
+
+
+class MetricBlock(models.Model):
+    """Points of one name, as one source reported them in one attempt, copied from `MetricPoint` and packed
+    (`core.metric_blocks`). Only of the lowest rank that reports the name. `number`: its place among the blocks of this
+    curve. `count`: points, also those that were not finite. `last`: the last finite value; None: there is none.
+    `cells`: some points as one (`fermi.metrics.downsampling`); `data`: all of them."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="metric_blocks", db_index=False)
+    name = models.CharField(max_length=200)
+    attempt = models.PositiveIntegerField()
+    rank = models.PositiveIntegerField()
+    source = models.CharField(max_length=20)
+    pattern = models.CharField(max_length=16, default="", blank=True)
+    number = models.PositiveIntegerField()
+    count = models.PositiveIntegerField()
+    not_finite = models.PositiveIntegerField(default=0)
+    first_step = models.BigIntegerField()
+    last_step = models.BigIntegerField()
+    first_time = models.FloatField()
+    last_time = models.FloatField()
+    last = models.FloatField(null=True)
+    last_value_step = models.BigIntegerField(null=True)
+    cells = models.BinaryField()
+    data = models.BinaryField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task", "name", "pattern", "rank", "attempt", "source", "number"],
+                name="one_metric_block_per_number",
+            )
+        ]
+
+
+class MetricBlockState(models.Model):
+    """How far a task's points are copied into blocks. `until`: id of the newest copied point. `held`: ids up to it that
+    are not copied yet, as thinning may replace them. `version` changes whenever stored points change: who has read
+    points then copies none of them."""
+
+    task = models.OneToOneField(Task, on_delete=models.CASCADE, primary_key=True, related_name="metric_block_state")
+    until = models.BigIntegerField(default=0)
+    held = models.JSONField(default=list)
+    version = models.PositiveIntegerField(default=0)
 
 
 class LogPattern(models.Model):

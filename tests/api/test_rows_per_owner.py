@@ -55,7 +55,8 @@ ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
     "environments.Standby", "files.LibraryCache", "files.Outputs",
     "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits", "training.DiagnosisRules", "training.Drill",
-    "runs.Run", "training.Node", "training.Preflight", "training.TraceExport", "workers.Report",
+    "runs.Run", "training.MetricBlockState", "training.Node", "training.Preflight", "training.TraceExport",
+    "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "common.ClockJump",
@@ -63,7 +64,8 @@ BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "code.Blob", "environments.Event", "environments.Gpu", "environments.Run", "notices.Delivery", "notices.Incident",
     "notices.Item", "overview.Hour", "runs.Position", "scheduling.Price", "scheduling.Usage", "telemetry.Block", "training.Attempt",
     "training.Checkpoint", "training.Event", "training.Finding", "training.LogCursor", "training.LogPattern",
-    "training.MetricPoint", "training.MetricSummary", "training.Queue", "training.TaskMedia", "training.TaskParameter", "training.Watch",
+    "training.MetricBlock", "training.MetricPoint", "training.MetricSummary", "training.Queue", "training.TaskMedia",
+    "training.TaskParameter", "training.Watch",
     "workers.Channel", "workers.HostRun", "workers.Launch", "workers.Listening",
     "workers.Order", "workers.Revision",
 }  # fmt: skip

@@ -13,14 +13,18 @@ def apply_patterns(task_id: str, points: Iterable[dict[str, Any]]) -> list[dict[
     points = list(points)
     if not any(point["pattern"] for point in points):
         return points
-    changed = load_changes(task_id)
+    changed = load_changes([task_id]).get(task_id)
     return [point for point in points if _apply(point, changed.get(point["pattern"], {}))] if changed else points
 
 
-def load_changes(task_id: str) -> dict[str, Mapping[str, str] | None]:
-    """Return what users changed about a task's patterns, by key: the shown names of fields that have another one, empty
-    for one that is left out; None for a pattern that is switched off."""
-    return {one.key: names for one in LogPattern.objects.filter(task=task_id) if (names := _find_changes(one)) != {}}
+def load_changes(task_ids: Iterable[str]) -> dict[str, dict[str, Mapping[str, str] | None]]:
+    """Return what users changed about patterns, by task and key: the shown names of fields that have another one, empty
+    for one that is left out; None for a pattern that is switched off. Patterns without changes are left out."""
+    found: dict[str, dict[str, Mapping[str, str] | None]] = {}
+    for one in LogPattern.objects.filter(task__in=list(task_ids)):
+        if (names := _find_changes(one)) != {}:
+            found.setdefault(one.task_id, {})[one.key] = names
+    return found
 
 
 def _find_changes(pattern: LogPattern) -> Mapping[str, str] | None:

@@ -92,7 +92,7 @@ def read_points(task_id: str, attempt: int, rank: int | None = None) -> State:
 def store_summaries(task_id: str, states: list[State]) -> None:
     """Write the rows that follow from the states of a task's attempts, and remove others. Call it in a transaction that
     has locked the task's row."""
-    names = log_patterns.load_changes(task_id) if summaries.has_patterns(states) else {}
+    names = log_patterns.load_changes([task_id]).get(task_id, {}) if summaries.has_patterns(states) else {}
     rows = MetricSummary.objects.filter(task=task_id)
     known: dict[str, Summary] = {
         name: Summary(*numbers) for name, *numbers in rows.values_list("name", *Summary._fields)

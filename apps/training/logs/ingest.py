@@ -36,7 +36,15 @@ from django.db.models import Q
 
 from apps.clusters.models import Cluster
 from apps.common.clock import now
-from apps.training.core import checkpoint_nodes, checkpoints, findings, summaries, transitions, wakeups
+from apps.training.core import (
+    checkpoint_nodes,
+    checkpoints,
+    findings,
+    metric_blocks,
+    summaries,
+    transitions,
+    wakeups,
+)
 from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.core.parameters import store_parameters
 from apps.training.logs import text_metrics
@@ -442,6 +450,7 @@ class LogReader:
 
     def _remove_hidden(self, parsed: _ParsedRows) -> None:
         """Remove the values that a better source reports as well, from stored rows and from those to be stored."""
+        metric_blocks.discard_blocks(self._task_id)
         names: dict[tuple[int, str], set[str]] = {}
         for rank, series in parsed.hidden:
             parsed.remove_series(rank, series)
