@@ -11,10 +11,11 @@ from apps.training.core.engine_access import (
     list_clusters_with_queue,
     reveal_secrets,
 )
-from apps.training.core.release import list_current_holds
+from apps.training.core.metric_curves import Curve, CurveReader, Span
+from apps.training.core.release import list_current_holds, list_unbooked_usage
 from apps.training.core.summaries import rebuild_summaries
 from apps.training.core.wakeups import enqueue_task, enqueue_tasks, enqueue_waiting_tasks
-from apps.training.models import Attempt, Finding, MetricSummary, Node, Task, TraceExport
+from apps.training.models import Attempt, Finding, MetricSummary, Node, Task, TaskMedia, TaskParameter, TraceExport
 from apps.training.presenters.task_presenter import (
     REASON_COLUMNS,
     describe_common_reason,
@@ -39,11 +40,16 @@ __all__ = [
     "REASON_COLUMNS",
     "STATES_WITH_ATTEMPT",
     "Attempt",
+    "Curve",
+    "CurveReader",
     "Finding",
     "MetricSummary",
     "Node",
+    "Span",
     "Task",
     "TaskKind",
+    "TaskMedia",
+    "TaskParameter",
     "TaskState",
     "TraceExport",
     "UsageTotals",
@@ -62,6 +68,7 @@ __all__ = [
     "list_clusters_with_queue",
     "list_current_holds",
     "list_holders",
+    "list_unbooked_usage",
     "mask_secrets",
     "rebuild_summaries",
     "render_draft",

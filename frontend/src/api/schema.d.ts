@@ -1755,73 +1755,37 @@ export interface paths {
         patch: operations["changeReservation"];
         trace?: never;
     };
-    "/api/v1/run-views": {
+    "/api/v1/runs/comparison": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** @description List your saved views of the table of runs and those of your projects. */
-        get: operations["listRunViews"];
+        /** @description Return what up to 50 runs can be compared by: metrics, parameters (those that differ first) and media. */
+        get: operations["getRunComparison"];
         put?: never;
-        /** @description Save a view of the table of runs: for yourself, or for a project of which you are a member. */
-        post: operations["createRunView"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/api/v1/run-views/{view_id}": {
+    "/api/v1/runs/series": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        get?: never;
-        put?: never;
-        post?: never;
-        /** @description Delete one of your views, or one of a project of which you are a member. The runs stay as they are. */
-        delete: operations["deleteRunView"];
-        options?: never;
-        head?: never;
-        /** @description Change one of your views, or one of a project of which you are a member. */
-        patch: operations["changeRunView"];
-        trace?: never;
-    };
-    "/api/v1/runs/{task_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        /** @description Change the tags of a task, its note, or whether lists leave it out. Needs the role of a member. */
-        patch: operations["changeRun"];
-        trace?: never;
-    };
-    "/api/v1/runs/bulk": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
         /**
-         * @description Tag, archive, stop or delete many tasks. Each is done or refused by itself; stops and deletions that do not
-         *     fit into 20 seconds are refused with RUNS_NOT_REACHED: send these again.
+         * @description Return metrics of up to 50 runs on one axis, with at most `points` points of each: where several lie in one
+         *     place, their mean, lowest and highest value.
          */
-        post: operations["changeRuns"];
+        get: operations["getRunSeries"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3006,8 +2970,14 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @enum {string} */
-        ActionEnum: "addTags" | "removeTags" | "archive" | "unarchive" | "stop" | "delete";
+        AbsentSeries: {
+            taskId: string;
+            /** @description empty: none of the run's curves has a place on the axis */
+            metric: string;
+            code: string;
+            message: string;
+            hint: string;
+        };
         /** @enum {string} */
         AllowedActionsEnum: "stop" | "retry" | "clone" | "delete" | "pause" | "resume";
         /** @enum {string} */
@@ -3089,6 +3059,8 @@ export interface components {
             /** @description who has it */
             taskId: string | null;
         };
+        /** @enum {string} */
+        AxisEnum: "step" | "time" | "relativeTime" | "tokens" | "samples" | "gpuHours";
         BetweenZones: {
             items: components["schemas"]["ZoneLink"][];
         };
@@ -3290,6 +3262,37 @@ export interface components {
         };
         /** @enum {string} */
         CommunicationBackend: "nccl" | "gloo";
+        ComparedMedia: {
+            kind: components["schemas"]["MediaKind"];
+            name: string;
+            /** @description that have it */
+            runs: number;
+        };
+        ComparedMetric: {
+            name: string;
+            /** @description that have it */
+            runs: number;
+        };
+        ComparedParameter: {
+            name: string;
+            /** @description between the runs */
+            differs: boolean;
+        };
+        ComparedRun: {
+            taskId: string;
+            taskName: string;
+            status: components["schemas"]["TaskState"];
+            framework: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            startedAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            parameters: {
+                [key: string]: string;
+            };
+        };
         DatasetCreateRequest: {
             name: string;
             description?: string;
@@ -4937,7 +4940,7 @@ export interface components {
         MediaItem: {
             attempt: number;
             rank: number;
-            kind: components["schemas"]["MediaItemKindEnum"];
+            kind: components["schemas"]["MediaKind"];
             name: string;
             step: number;
             /** @description of the file in the task's outputs */
@@ -4947,8 +4950,6 @@ export interface components {
             /** Format: date-time */
             at: string;
         };
-        /** @enum {string} */
-        MediaItemKindEnum: "image" | "text" | "table" | "histogram";
         MediaItemPage: {
             total: number;
             page: number;
@@ -4960,6 +4961,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        MediaKind: "image" | "text" | "table" | "histogram";
         MemberAddRequest: {
             username: string;
             /** @default member */
@@ -5751,26 +5754,6 @@ export interface components {
             breaksThrough?: components["schemas"]["DiagnosisLevel"];
             enabled?: boolean;
         };
-        PatchedRunChangeRequest: {
-            /** @description all of them; others are removed */
-            tags?: string[];
-            /** @description Markdown */
-            note?: string;
-            /** @description lists of runs leave it out */
-            archived?: boolean;
-        };
-        PatchedRunViewChangeRequest: {
-            name?: string;
-            query?: string;
-            columns?: string[];
-            /** @description a column; with - descending */
-            sort?: string;
-            groupBy?: string[];
-            /** @description ids of tasks */
-            pinned?: string[];
-            /** @description the task that others are compared with */
-            baseline?: string | null;
-        };
         /** @enum {string} */
         PhaseEnum: "starting" | "compiling" | "running" | "evaluating" | "saving" | "ending";
         PreflightBrief: {
@@ -6327,90 +6310,82 @@ export interface components {
             /** @description with the scope `project` */
             projectId?: string | null;
         };
-        RunBulkItem: {
-            taskId: string;
-            done: boolean;
-            /** @description why nothing was done; null: it was done */
-            refusal: components["schemas"]["Reason"] | null;
-        };
-        RunBulkRequest: {
-            /** @description of tasks */
+        /** @description Runs of one group as one line with its spread. */
+        RunBand: {
+            metric: string;
+            /** @description value of the parameter; empty: they have none */
+            group: string;
             taskIds: string[];
-            action: components["schemas"]["ActionEnum"];
-            /** @description with addTags and removeTags: which */
-            tags?: string[];
+            x: number[];
+            mean: number[];
+            low: number[];
+            high: number[];
+            lowQuartile: number[];
+            highQuartile: number[];
+            /** @description runs that have a value at each place */
+            count: number[];
         };
-        RunBulkResult: {
-            /** @description one for each task, in the order of the request */
-            items: components["schemas"]["RunBulkItem"][];
-            /** @description how many were done */
-            done: number;
+        RunComparison: {
+            /** @description false: not all points are read yet; ask again */
+            complete: boolean;
+            runs: components["schemas"]["ComparedRun"][];
+            metrics: components["schemas"]["ComparedMetric"][];
+            parameters: components["schemas"]["ComparedParameter"][];
+            media: components["schemas"]["ComparedMedia"][];
         };
-        RunBulkResultEnvelope: {
-            data: components["schemas"]["RunBulkResult"];
+        RunComparisonEnvelope: {
+            data: components["schemas"]["RunComparison"];
             code: number;
             message: string;
         };
-        /** @description What people say of a run. */
-        RunRecord: {
+        /** @description A metric of a run: one line over all of its attempts. Steps that were done again count once. */
+        RunCurve: {
             taskId: string;
-            tags: string[];
-            /** @description Markdown */
-            note: string;
+            metric: string;
+            /** @description who reported it */
+            source: string;
+            x: number[];
+            /** @description means, where several points lie in one place */
+            y: number[];
+            /** @description the lowest of each place; null: one point in each */
+            low: number[] | null;
+            /** @description the highest of each place; null: one point in each */
+            high: number[] | null;
+            /** @description of points */
+            count: number;
+            /** @description `y` smoothed; null: not asked for */
+            smoothed: number[] | null;
             /**
-             * Format: date-time
-             * @description null: it is not archived
+             * Format: double
+             * @description the newest value of the whole curve
              */
-            archivedAt: string | null;
+            last: number | null;
+            lastStep: number | null;
+            /** @description where attempts after the first began, on axes of steps */
+            restarts: number[];
+            /** @description points that were NaN or infinite */
+            notFinite: number;
+            /** @description false: the same request has more of it next time */
+            complete: boolean;
         };
-        RunRecordEnvelope: {
-            data: components["schemas"]["RunRecord"];
+        RunSeries: {
+            axis: components["schemas"]["AxisEnum"];
+            /** Format: double */
+            to: number | null;
+            /** @description the most of each curve in this answer */
+            points: number;
+            /** @description false: not all points are read yet; ask again */
+            complete: boolean;
+            series: components["schemas"]["RunCurve"][];
+            bands: components["schemas"]["RunBand"][];
+            absent: components["schemas"]["AbsentSeries"][];
+            /** Format: double */
+            from: number | null;
+        };
+        RunSeriesEnvelope: {
+            data: components["schemas"]["RunSeries"];
             code: number;
             message: string;
-        };
-        RunViewItem: {
-            id: string;
-            name: string;
-            /** @description null: your own */
-            projectId: string | null;
-            query: string;
-            columns: string[];
-            sort: string;
-            groupBy: string[];
-            /** @description of those the ones that you may see */
-            pinned: string[];
-            baseline: string | null;
-            mayChange: boolean;
-        };
-        RunViewItemEnvelope: {
-            data: components["schemas"]["RunViewItem"];
-            code: number;
-            message: string;
-        };
-        RunViewItemPage: {
-            total: number;
-            page: number;
-            pageSize: number;
-            items: components["schemas"]["RunViewItem"][];
-        };
-        RunViewItemPageEnvelope: {
-            data: components["schemas"]["RunViewItemPage"];
-            code: number;
-            message: string;
-        };
-        RunViewRequest: {
-            name: string;
-            query?: string;
-            columns?: string[];
-            /** @description a column; with - descending */
-            sort?: string;
-            groupBy?: string[];
-            /** @description ids of tasks */
-            pinned?: string[];
-            /** @description the task that others are compared with */
-            baseline?: string | null;
-            /** @description for all of its members; null: your own */
-            projectId?: string | null;
         };
         /** @description Where the ranks of an environment run (in it or beside it), and why. */
         RunsIn: {
@@ -6843,11 +6818,6 @@ export interface components {
              */
             projectId?: string | null;
             /**
-             * @description by which its runs are found again; they can be changed later
-             * @default []
-             */
-            tags?: string[];
-            /**
              * @description existing, or new for environments that are made for the task
              * @default existing
              */
@@ -7061,15 +7031,6 @@ export interface components {
             request: unknown;
             /** @description what its script was configured with, by name */
             parameters: components["schemas"]["ParameterItem"][];
-            /** @description `changeRun` changes them */
-            tags: string[];
-            /** @description Markdown */
-            note: string;
-            /**
-             * Format: date-time
-             * @description null: lists of runs contain it
-             */
-            archivedAt: string | null;
         };
         TaskDetailEnvelope: {
             data: components["schemas"]["TaskDetail"];
@@ -12725,15 +12686,11 @@ export interface operations {
             };
         };
     };
-    listRunViews: {
+    getRunComparison: {
         parameters: {
-            query?: {
-                ordering?: "name" | "-name";
-                page?: number;
-                pageSize?: number;
-                /** @description id: only its views, without your own */
-                project?: string;
-                search?: string;
+            query: {
+                /** @description ids; may repeat */
+                task: string[];
             };
             header?: never;
             path?: never;
@@ -12746,7 +12703,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["RunViewItemPageEnvelope"];
+                    "application/json": components["schemas"]["RunComparisonEnvelope"];
                 };
             };
             default: {
@@ -12759,47 +12716,27 @@ export interface operations {
             };
         };
     };
-    createRunView: {
+    getRunSeries: {
         parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
+            query: {
+                axis?: "step" | "time" | "relativeTime" | "tokens" | "samples" | "gpuHours";
+                /** @description on the axis; its beginning by default */
+                from?: number;
+                /** @description name of a parameter: one band for each value */
+                groupBy?: string;
+                /** @description names; may repeat */
+                metric: string[];
+                /** @description the most of each curve; fewer where there are many curves */
+                points?: number;
+                /** @description weight of the moving average; 0: none */
+                smooth?: number;
+                /** @description ids; may repeat */
+                task: string[];
+                /** @description on the axis; its end by default */
+                to?: number;
             };
             header?: never;
             path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RunViewRequest"];
-            };
-        };
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RunViewItemEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    deleteRunView: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                view_id: string;
-            };
             cookie?: never;
         };
         requestBody?: never;
@@ -12809,113 +12746,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EmptyEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    changeRunView: {
-        parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
-            };
-            header?: never;
-            path: {
-                view_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["PatchedRunViewChangeRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RunViewItemEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    changeRun: {
-        parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
-            };
-            header?: never;
-            path: {
-                task_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["PatchedRunChangeRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RunRecordEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    changeRuns: {
-        parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["RunBulkRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RunBulkResultEnvelope"];
+                    "application/json": components["schemas"]["RunSeriesEnvelope"];
                 };
             };
             default: {
@@ -13181,8 +13012,6 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
-                /** @description false: without archived ones, true: these alone; without it, all */
-                archived?: boolean;
                 /** @description as the overview names causes of failures and of waiting */
                 cause?: string;
                 /** @description whether to say how many there are; unless it is given, pages behind a cursor do not */

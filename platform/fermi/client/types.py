@@ -5,7 +5,16 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-ActionEnum: TypeAlias = Literal["addTags", "removeTags", "archive", "unarchive", "stop", "delete"]
+
+class AbsentSeries(TypedDict):
+    taskId: str
+    metric: str
+    """
+    empty: none of the run's curves has a place on the axis
+    """
+    code: str
+    message: str
+    hint: str
 
 
 AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
@@ -61,6 +70,9 @@ class AwayNode(TypedDict):
     """
     who has it
     """
+
+
+AxisEnum: TypeAlias = Literal["step", "time", "relativeTime", "tokens", "samples", "gpuHours"]
 
 
 CapacityEventKind: TypeAlias = Literal[
@@ -130,6 +142,22 @@ class CodeOrigin(TypedDict):
 
 
 CommunicationBackend: TypeAlias = Literal["nccl", "gloo"]
+
+
+class ComparedMetric(TypedDict):
+    name: str
+    runs: int
+    """
+    that have it
+    """
+
+
+class ComparedParameter(TypedDict):
+    name: str
+    differs: bool
+    """
+    between the runs
+    """
 
 
 class DatasetCreateRequest(TypedDict):
@@ -946,7 +974,7 @@ class LogPatternField(TypedDict):
     unit: str
 
 
-MediaItemKindEnum: TypeAlias = Literal["image", "text", "table", "histogram"]
+MediaKind: TypeAlias = Literal["image", "text", "table", "histogram"]
 
 
 MemoryHolderKindEnum: TypeAlias = Literal["kernel", "process"]
@@ -1536,40 +1564,6 @@ class PatchedRuleChangeRequest(TypedDict):
     enabled: NotRequired[bool]
 
 
-class PatchedRunChangeRequest(TypedDict):
-    tags: NotRequired[list[str]]
-    """
-    all of them; others are removed
-    """
-    note: NotRequired[str]
-    """
-    Markdown
-    """
-    archived: NotRequired[bool]
-    """
-    lists of runs leave it out
-    """
-
-
-class PatchedRunViewChangeRequest(TypedDict):
-    name: NotRequired[str]
-    query: NotRequired[str]
-    columns: NotRequired[list[str]]
-    sort: NotRequired[str]
-    """
-    a column; with - descending
-    """
-    groupBy: NotRequired[list[str]]
-    pinned: NotRequired[list[str]]
-    """
-    ids of tasks
-    """
-    baseline: NotRequired[str | None]
-    """
-    the task that others are compared with
-    """
-
-
 PhaseEnum: TypeAlias = Literal["starting", "compiling", "running", "evaluating", "saving", "ending"]
 
 
@@ -1959,95 +1953,93 @@ class ResumeRequest(TypedDict):
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
 
 
-class RunBulkItem(TypedDict):
-    taskId: str
-    done: bool
-    refusal: Reason | None
+class RunBand(TypedDict):
     """
-    why nothing was done; null: it was done
+    Runs of one group as one line with its spread.
     """
 
-
-class RunBulkRequest(TypedDict):
+    metric: str
+    group: str
+    """
+    value of the parameter; empty: they have none
+    """
     taskIds: list[str]
+    x: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+    lowQuartile: list[float]
+    highQuartile: list[float]
+    count: list[int]
     """
-    of tasks
-    """
-    action: ActionEnum
-    tags: NotRequired[list[str]]
-    """
-    with addTags and removeTags: which
-    """
-
-
-class RunBulkResult(TypedDict):
-    items: list[RunBulkItem]
-    """
-    one for each task, in the order of the request
-    """
-    done: int
-    """
-    how many were done
+    runs that have a value at each place
     """
 
 
-class RunRecord(TypedDict):
+class RunCurve(TypedDict):
     """
-    What people say of a run.
+    A metric of a run: one line over all of its attempts. Steps that were done again count once.
     """
 
     taskId: str
-    tags: list[str]
-    note: str
+    metric: str
+    source: str
     """
-    Markdown
+    who reported it
     """
-    archivedAt: str | None
+    x: list[float]
+    y: list[float]
     """
-    null: it is not archived
+    means, where several points lie in one place
+    """
+    low: list[float] | None
+    """
+    the lowest of each place; null: one point in each
+    """
+    high: list[float] | None
+    """
+    the highest of each place; null: one point in each
+    """
+    count: int
+    """
+    of points
+    """
+    smoothed: list[float] | None
+    """
+    `y` smoothed; null: not asked for
+    """
+    last: float | None
+    """
+    the newest value of the whole curve
+    """
+    lastStep: int | None
+    restarts: list[float]
+    """
+    where attempts after the first began, on axes of steps
+    """
+    notFinite: int
+    """
+    points that were NaN or infinite
+    """
+    complete: bool
+    """
+    false: the same request has more of it next time
     """
 
 
-class RunViewItem(TypedDict):
-    id: str
-    name: str
-    projectId: str | None
-    """
-    null: your own
-    """
-    query: str
-    columns: list[str]
-    sort: str
-    groupBy: list[str]
-    pinned: list[str]
-    """
-    of those the ones that you may see
-    """
-    baseline: str | None
-    mayChange: bool
-
-
-class RunViewRequest(TypedDict):
-    name: str
-    query: NotRequired[str]
-    columns: NotRequired[list[str]]
-    sort: NotRequired[str]
-    """
-    a column; with - descending
-    """
-    groupBy: NotRequired[list[str]]
-    pinned: NotRequired[list[str]]
-    """
-    ids of tasks
-    """
-    baseline: NotRequired[str | None]
-    """
-    the task that others are compared with
-    """
-    projectId: NotRequired[str | None]
-    """
-    for all of its members; null: your own
-    """
+RunSeries = TypedDict(
+    "RunSeries",
+    {
+        "axis": AxisEnum,
+        "to": float | None,
+        "points": int,
+        "complete": bool,
+        "series": list[RunCurve],
+        "bands": list[RunBand],
+        "absent": list[AbsentSeries],
+        "from": float | None,
+    },
+)
 
 
 class SavedViewItem(TypedDict):
@@ -3319,6 +3311,26 @@ class CodeRequest(TypedDict):
     """
 
 
+class ComparedMedia(TypedDict):
+    kind: MediaKind
+    name: str
+    runs: int
+    """
+    that have it
+    """
+
+
+class ComparedRun(TypedDict):
+    taskId: str
+    taskName: str
+    status: TaskState
+    framework: str
+    createdAt: str
+    startedAt: str | None
+    endedAt: str | None
+    parameters: dict[str, str]
+
+
 class DatasetVersionItem(TypedDict):
     id: str
     datasetId: str
@@ -4019,7 +4031,7 @@ MachineTelemetry = TypedDict(
 class MediaItem(TypedDict):
     attempt: int
     rank: int
-    kind: MediaItemKindEnum
+    kind: MediaKind
     name: str
     step: int
     path: str
@@ -4496,6 +4508,17 @@ class RuleCreateRequest(TypedDict):
     """
 
 
+class RunComparison(TypedDict):
+    complete: bool
+    """
+    false: not all points are read yet; ask again
+    """
+    runs: list[ComparedRun]
+    metrics: list[ComparedMetric]
+    parameters: list[ComparedParameter]
+    media: list[ComparedMedia]
+
+
 class RunsIn(TypedDict):
     """
     Where the ranks of an environment run (in it or beside it), and why.
@@ -4644,10 +4667,6 @@ class TaskCreateRequest(TypedDict):
     projectId: NotRequired[str | None]
     """
     whose task it is; by default the project of its environments, or the only one you are a member of
-    """
-    tags: NotRequired[list[str]]
-    """
-    by which its runs are found again; they can be changed later
     """
     launchMode: NotRequired[str]
     """
@@ -5610,18 +5629,6 @@ class TaskDetail(TypedDict):
     parameters: list[ParameterItem]
     """
     what its script was configured with, by name
-    """
-    tags: list[str]
-    """
-    `changeRun` changes them
-    """
-    note: str
-    """
-    Markdown
-    """
-    archivedAt: str | None
-    """
-    null: lists of runs contain it
     """
 
 

@@ -130,6 +130,7 @@ SPECTACULAR_SETTINGS = {
         "AttentionKind": "apps.overview.api.serializers.ATTENTION_KINDS",
         "AttentionSubjectType": "apps.overview.api.serializers.ATTENTION_SUBJECTS",
         "CapacityEventKind": "apps.overview.api.serializers.CAPACITY_KINDS",
+        "MediaKind": "apps.runs.api.series.KINDS",
     },
     "COMPONENT_SPLIT_REQUEST": False,  # what comes in and what goes out are different serializers anyway
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
