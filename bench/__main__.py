@@ -34,6 +34,7 @@ SECTIONS = (
     "telemetry",
     "doors",
     "lists",
+    "curves",
     "standby",
     "edit",
     "lines",

@@ -164,13 +164,24 @@ def build_band(curves: Sequence[tuple[Floats, Floats]], low: float, high: float,
     table, grid, counts = table[:, shown], grid[shown], counts[shown]
     if not len(grid):
         return Band(*(np.empty(0) for _ in range(6)), np.empty(0, np.int64))
-    quartiles = np.nanquantile(table, [LOW_QUANTILE, HIGH_QUANTILE], axis=0)
+    table = np.sort(table, axis=0)  # what is unknown comes last
     return Band(
         grid,
-        round_digits(np.nanmean(table, axis=0), MEAN_DIGITS),
-        round_digits(np.nanmin(table, axis=0), MEAN_DIGITS),
-        round_digits(np.nanmax(table, axis=0), MEAN_DIGITS),
-        round_digits(quartiles[0], MEAN_DIGITS),
-        round_digits(quartiles[1], MEAN_DIGITS),
+        round_digits(np.nansum(table, axis=0) / counts, MEAN_DIGITS),
+        round_digits(table[0], MEAN_DIGITS),
+        round_digits(table[counts - 1, np.arange(len(grid))], MEAN_DIGITS),
+        round_digits(_find_quantile(table, counts, LOW_QUANTILE), MEAN_DIGITS),
+        round_digits(_find_quantile(table, counts, HIGH_QUANTILE), MEAN_DIGITS),
         counts,
     )
+
+
+def _find_quantile(table: Floats, counts: Integers, share: float) -> Floats:
+    """Return a quantile of the first `counts` values of each sorted column, by linear interpolation. NumPy's
+    `nanquantile` is a hundred times slower, as it goes through the columns one by one."""
+    places = share * (counts - 1)
+    below = np.floor(places).astype(np.int64)
+    columns = np.arange(table.shape[1])
+    low, high = table[below, columns], table[np.minimum(below + 1, counts - 1), columns]
+    found: Floats = low + (places - below) * (high - low)
+    return found

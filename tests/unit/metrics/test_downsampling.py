@@ -110,6 +110,19 @@ def test_a_band_has_at_each_place_only_the_curves_that_reach_it():
     assert len(build_band([], 0, 10, 10).x) == 0
 
 
+def test_the_quartiles_of_a_band_are_those_of_the_curves_that_are_there():
+    rng = np.random.default_rng(1)
+    curves = [(np.arange(0.0, 20), rng.normal(size=20)), *((np.arange(0.0, 9), rng.normal(size=9)) for _ in range(6))]
+    band = build_band(curves, 0, 19, 40)
+    table = np.full((7, 40), np.nan)
+    for row, (x, values) in zip(table, curves, strict=True):
+        row[:] = np.interp(band.x, x, values)
+        row[band.x > x[-1] + 19 / 80] = np.nan
+    assert band.low_quartiles == pytest.approx(np.nanquantile(table, 0.25, axis=0), rel=1e-5)
+    assert band.high_quartiles == pytest.approx(np.nanquantile(table, 0.75, axis=0), rel=1e-5)
+    assert band.highs == pytest.approx(np.nanmax(table, axis=0), rel=1e-5)
+
+
 def test_digits_are_significant_ones():
     given = np.array([123456789.0, 0.000123456789, 0.0, -1.5, math.nan])
     assert round_digits(given, 3)[:4].tolist() == [123000000.0, 0.000123, 0.0, -1.5]
