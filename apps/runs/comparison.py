@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from apps.runs.machines import NAMES
 from apps.training.public import CurveReader, Task, TaskMedia, TaskParameter
 from fermi.metrics.sources import find_loss
 
@@ -38,6 +39,7 @@ def describe_runs(tasks: Sequence[Task]) -> dict[str, Any]:
         "metrics": _count_metrics(reader.list_names()),
         "parameters": [{"name": name, "differs": differs} for name, differs in parameters],
         "media": _list_media(ids),
+        "machine": list(NAMES),
     }
 
 

@@ -10,9 +10,10 @@ from apps.accounts.models import User
 from apps.common.errors import ApiError
 from apps.common.texts import render_text
 from apps.runs.axes import ABSENCES, Scale, find_scales
+from apps.runs.machines import NAMES, read_machine_curves
 from apps.training.public import Curve, CurveReader, Task, TaskParameter
 from fermi.metrics import downsampling
-from fermi.metrics.downsampling import Buckets, Floats
+from fermi.metrics.downsampling import Buckets, Cells, Floats
 
 MAX_TASKS, MAX_METRICS = 50, 20
 MIN_POINTS, DEFAULT_POINTS, MAX_POINTS = 2, 500, 2000
@@ -40,14 +41,18 @@ def read_series(tasks: Sequence[Task], query: Mapping[str, Any]) -> dict[str, An
     reader = CurveReader(tasks)
     scales = find_scales(query["axis"], tasks, reader)
     spans = {task: scale.invert(low, high) for task, scale in scales.items()}
-    curves = [curve for curve in reader.read(metrics, points, spans) if curve.task_id in scales]
+    machine_names = [name for name in metrics if name in NAMES]
+    own_names = [name for name in metrics if name not in NAMES]
+    curves = [curve for curve in reader.read(own_names, points, spans) if curve.task_id in scales]
+    curves += read_machine_curves(tasks, machine_names, points, scales, reader)
     places = [scales[curve.task_id].place_cells(curve.cells) for curve in curves]
     known = [one for one in places if len(one)]
     low = min((float(one.min()) for one in known), default=low) if low is None else low
     high = max((float(one.max()) for one in known), default=high) if high is None else high
+    shown = [_clip(one, x, low, high) for one, x in zip(curves, places, strict=True)]
     items, drawn = [], list[tuple[Curve, Buckets]]()
-    for curve, x in zip(curves, places, strict=True):
-        buckets = downsampling.downsample_cells(x, curve.cells, low or 0.0, high or 0.0, points)
+    for curve, (x, cells) in zip(curves, shown, strict=True):
+        buckets = downsampling.downsample_cells(x, cells, low or 0.0, high or 0.0, points)
         drawn.append((curve, buckets))
         items.append(_serialize_curve(curve, buckets, scales[curve.task_id], query["smooth"]))
     return {
@@ -60,6 +65,16 @@ def read_series(tasks: Sequence[Task], query: Mapping[str, Any]) -> dict[str, An
         "bands": _build_bands(tasks, drawn, query.get("groupBy", ""), low or 0.0, high or 0.0, points),
         "absent": _list_absences(tasks, metrics, curves, scales, query["axis"]),
     }
+
+
+def _clip(curve: Curve, x: Floats, low: float | None, high: float | None) -> tuple[Floats, Cells]:
+    """Return the cells that lie within the answered part of the axis, with their places."""
+    inside = np.ones(len(x), bool)
+    if low is not None:
+        inside &= x >= low
+    if high is not None:
+        inside &= x <= high
+    return (x, curve.cells) if inside.all() else (x[inside], curve.cells.select(inside))
 
 
 def _serialize_curve(curve: Curve, buckets: Buckets, scale: Scale, smooth: float) -> dict[str, Any]:
@@ -138,7 +153,8 @@ def _list_absences(
             continue
         for metric in metrics:
             if (task.pk, metric) not in known:
-                found.append(_describe_absence(task, metric, "SERIES_NOT_REPORTED", {"metric": metric}))
+                code = "SERIES_NOT_MEASURED" if metric in NAMES else "SERIES_NOT_REPORTED"
+                found.append(_describe_absence(task, metric, code, {"metric": metric}))
     return found
 
 

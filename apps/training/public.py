@@ -27,6 +27,7 @@ from apps.training.presenters.task_presenter import (
 from apps.training.queue.node_health import get_failure_counts
 from apps.training.reports.causes import summarize_causes
 from apps.training.reports.telemetry import list_holders
+from apps.training.reports.telemetry import read_task_series as read_task_telemetry
 from apps.training.services.actions import delete_task, find_task, stop_task
 from apps.training.services.create import draft_request, submit_request
 from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, render_draft
@@ -70,6 +71,7 @@ __all__ = [
     "list_holders",
     "list_unbooked_usage",
     "mask_secrets",
+    "read_task_telemetry",
     "rebuild_summaries",
     "render_draft",
     "reveal_secrets",

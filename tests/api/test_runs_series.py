@@ -11,10 +11,11 @@ from apps.common.clock import now
 from apps.scheduling.models import Usage
 from apps.training.core import metric_blocks
 from apps.training.core.parameters import store_parameters
-from apps.training.models import MetricPoint, Task, TaskMedia
+from apps.training.models import Attempt, MetricPoint, Task, TaskMedia
 from apps.training.states import TaskState
 from tests.api.conftest import Api
 from tests.api.test_tasks_create import DOCUMENT
+from tests.series import measured
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
 
@@ -141,6 +142,22 @@ def test_an_axis_of_gpu_hours_counts_what_the_run_held(colleague: Api, make_run:
             "environment_name": "e", "gpus": 3600}  # fmt: skip
     Usage.objects.create(**held, since=BEGINS - timedelta(seconds=1), until=BEGINS + timedelta(seconds=10))
     assert read(colleague, task, axis="gpuHours")["series"][0]["x"] == [1, 2, 3]
+
+
+def test_what_machines_used_is_on_the_same_axis(colleague: Api, make_run: Callable[..., Task]) -> None:
+    task, other = make_run(), make_run()
+    ends = BEGINS + timedelta(minutes=10)
+    Task.objects.filter(pk=task.pk).update(state=TaskState.SUCCEEDED, due_at=None, created_at=BEGINS, ended_at=ends)
+    add(task, "loss", [1.0] * 600)
+    Attempt.objects.create(task=task, number=1, master_port=1, created_at=BEGINS, running_at=BEGINS, ended_at=ends)
+    used = {"rank_cpu:0": [10.0] * 40, "rank_cpu:1": [30.0] * 40}
+    measured(f"task:{task.pk}", BEGINS.timestamp(), used)
+    for axis, least in (("relativeTime", 0), ("step", 0), ("time", BEGINS.timestamp())):
+        found = read(colleague, task, other, metric=["machine.rank_cpu"], axis=axis)
+        (one,) = found["series"]
+        assert (set(one["y"]), one["source"], one["last"]) == ({20.0}, "machine", 20.0)
+        assert least <= one["x"][0] <= one["x"][-1] <= least + 600
+        assert [(each["taskId"], each["code"]) for each in found["absent"]] == [(other.pk, "SERIES_NOT_MEASURED")]
 
 
 def test_bands_join_runs_of_the_same_value(colleague: Api, make_run: Callable[..., Task]) -> None:

@@ -38,7 +38,10 @@ class RunsQuery(serializers.Serializer):
 
 class SeriesQuery(RunsQuery):
     metric = serializers.ListField(
-        child=KeyField(max_length=200), min_length=1, max_length=series.MAX_METRICS, help_text="names; may repeat"
+        child=KeyField(max_length=200),
+        min_length=1,
+        max_length=series.MAX_METRICS,
+        help_text="names; may repeat. `machine.gpu` and so on: what the run's machines used",
     )
     axis = serializers.ChoiceField([(axis, axis) for axis in AXES], default=STEP)
     points = serializers.IntegerField(
@@ -145,6 +148,9 @@ class RunComparison(serializers.Serializer):
     metrics = ComparedMetric(many=True)
     parameters = ComparedParameter(many=True)
     media = ComparedMedia(many=True)
+    machine = serializers.ListField(
+        child=serializers.CharField(), help_text="metrics of what machines used, where they were measured"
+    )
 
 
 class RunSeriesView(APIView):

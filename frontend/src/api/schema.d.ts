@@ -6332,6 +6332,8 @@ export interface components {
             metrics: components["schemas"]["ComparedMetric"][];
             parameters: components["schemas"]["ComparedParameter"][];
             media: components["schemas"]["ComparedMedia"][];
+            /** @description metrics of what machines used, where they were measured */
+            machine: string[];
         };
         RunComparisonEnvelope: {
             data: components["schemas"]["RunComparison"];
@@ -12724,7 +12726,7 @@ export interface operations {
                 from?: number;
                 /** @description name of a parameter: one band for each value */
                 groupBy?: string;
-                /** @description names; may repeat */
+                /** @description names; may repeat. `machine.gpu` and so on: what the run's machines used */
                 metric: string[];
                 /** @description the most of each curve; fewer where there are many curves */
                 points?: number;

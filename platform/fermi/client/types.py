@@ -4517,6 +4517,10 @@ class RunComparison(TypedDict):
     metrics: list[ComparedMetric]
     parameters: list[ComparedParameter]
     media: list[ComparedMedia]
+    machine: list[str]
+    """
+    metrics of what machines used, where they were measured
+    """
 
 
 class RunsIn(TypedDict):
