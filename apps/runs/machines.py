@@ -27,6 +27,8 @@ def read_machine_curves(
     tasks: Sequence[Task], names: Sequence[str], points: int, scales: dict[str, Scale], reader: CurveReader
 ) -> list[Curve]:
     """Return the curves of these `machine.…` metrics that there are, by task and name."""
+    if not names:
+        return []
     found = []
     steps = _find_steps(tasks, reader) if any(not scale.by_time for scale in scales.values()) else {}
     for task in tasks:

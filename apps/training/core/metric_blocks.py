@@ -71,10 +71,9 @@ class Points:
 
 
 class BlockUpdate(NamedTuple):
-    """What was done for a task. `rows`: how many were read; `rest`: the points that are in no block; `is_complete`:
-    the blocks and the rest are all points."""
+    """What was done for a task. `rest`: the points that are in no block; `is_complete`: the blocks and the rest are all
+    points."""
 
-    rows: int
     rest: Mapping[SeriesKey, Points]
     is_complete: bool
 
@@ -90,19 +89,33 @@ class _Row(NamedTuple):
     pattern: str
 
 
-def update_blocks(task_id: str, *, has_ended: bool, max_rows: int) -> BlockUpdate:
-    """Copy the task's new points into blocks, reading at most `max_rows` rows or one batch, and return the rest."""
-    count = 0
-    while True:
-        state = _load_state(task_id)
-        rows = _read_new_rows(task_id, state.until, BATCH_ROWS)
-        count += len(rows)
-        held = _read_held_rows(state.held)
-        if len(rows) < (1 if has_ended else MIN_NEW_ROWS):
-            return BlockUpdate(count, collect_points([*held, *rows]), True)
-        if count > max_rows and count > len(rows):
-            return BlockUpdate(count, {}, False)
-        _copy_rows(task_id, state, [*held, *rows])
+def update_blocks(tasks: Mapping[str, bool], *, max_rows: int) -> dict[str, BlockUpdate]:
+    """Copy new points of tasks into blocks, and return the rest of each. `tasks`: by id, whether it has ended. Reads
+    at most `max_rows` rows and one batch. Where nothing is new, the number of statements does not depend on that of
+    the tasks."""
+    states = _load_states(tasks)
+    counts = _count_new_rows(list(tasks))
+    budget, found, unread = max_rows, dict[str, BlockUpdate](), set[str]()
+    for task, has_ended in tasks.items():
+        least = 1 if has_ended else MIN_NEW_ROWS
+        while counts[task] >= least and budget > 0:
+            rows = _read_new_rows(task, states[task].until, BATCH_ROWS)
+            budget -= len(rows)
+            _copy_rows(task, states[task], [*_read_held_rows(states[task].held), *rows])
+            states[task] = _load_states([task])[task]
+            counts[task] = _count_new_rows([task])[task]
+        if counts[task] >= least:
+            unread.add(task)
+    held = {pk: task for task in tasks if task not in unread for pk in states[task].held}
+    rest: dict[str, list[_Row]] = {}
+    for row in _read_held_rows(sorted(held)):
+        rest.setdefault(held[row.id], []).append(row)
+    for task, count in counts.items():
+        if count and task not in unread:
+            rest.setdefault(task, []).extend(_read_new_rows(task, states[task].until, BATCH_ROWS))
+    for task in tasks:
+        found[task] = BlockUpdate(collect_points(rest.get(task, ())), task not in unread)
+    return found
 
 
 def discard_blocks(task_id: str) -> None:
@@ -182,9 +195,27 @@ def _pack_cells(cells: Cells) -> bytes:
     return b"".join((*integers, *(getattr(cells, name).astype("<f8").tobytes() for name in _CELL_FLOATS)))
 
 
-def _load_state(task_id: str) -> MetricBlockState:
-    found = MetricBlockState.objects.filter(task=task_id).first()
-    return found or MetricBlockState.objects.get_or_create(task_id=task_id)[0]
+def _load_states(tasks: Iterable[str]) -> dict[str, MetricBlockState]:
+    """Return the states of tasks; those that have none get one."""
+    ids = list(tasks)
+    found = {state.task_id: state for state in MetricBlockState.objects.filter(task__in=ids)}
+    if missing := [MetricBlockState(task_id=task) for task in ids if task not in found]:
+        MetricBlockState.objects.bulk_create(missing, ignore_conflicts=True)
+        rows = MetricBlockState.objects.filter(task__in=[state.task_id for state in missing])
+        found |= {state.task_id: state for state in rows}
+    return found
+
+
+def _count_new_rows(tasks: Sequence[str]) -> dict[str, int]:
+    """Return how many rows of each task are not copied, up to MIN_NEW_ROWS, in one statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT state.task_id, (SELECT COUNT(*) FROM (SELECT 1 FROM training_metricpoint AS point "
+            "WHERE point.task_id = state.task_id AND point.id > state.until LIMIT %s) AS new) "
+            f"FROM training_metricblockstate AS state WHERE state.task_id IN ({', '.join(['%s'] * len(tasks))})",
+            [MIN_NEW_ROWS, *tasks],
+        )
+        return dict(cursor.fetchall())
 
 
 def _read_new_rows(task_id: str, after: int, limit: int) -> list[_Row]:

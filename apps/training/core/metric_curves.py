@@ -99,16 +99,11 @@ class CurveReader:
 
     def __init__(self, tasks: Iterable[Task]) -> None:
         """Copy what is new. Without a transaction around it."""
-        self._tasks = [task.pk for task in tasks]
-        self._rest: dict[str, Mapping[SeriesKey, Points]] = {}
-        self._incomplete: set[str] = set()
-        budget = MAX_NEW_ROWS
-        for task in tasks:
-            found = update_blocks(task.pk, has_ended=task.state in FINAL_STATES, max_rows=max(0, budget))
-            budget -= found.rows
-            self._rest[task.pk] = found.rest
-            if not found.is_complete:
-                self._incomplete.add(task.pk)
+        ended = {task.pk: task.state in FINAL_STATES for task in tasks}
+        found = update_blocks(ended, max_rows=MAX_NEW_ROWS) if ended else {}
+        self._tasks = list(ended)
+        self._rest = {task: one.rest for task, one in found.items()}
+        self._incomplete = {task for task, one in found.items() if not one.is_complete}
         self._changes = load_changes(self._tasks)
 
     @property

@@ -1755,6 +1755,79 @@ export interface paths {
         patch: operations["changeReservation"];
         trace?: never;
     };
+    "/api/v1/run-views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List your saved views of the table of runs and those of your projects. */
+        get: operations["listRunViews"];
+        put?: never;
+        /** @description Save a view of the table of runs: for yourself, or for a project of which you are a member. */
+        post: operations["createRunView"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/run-views/{view_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Delete one of your views, or one of a project of which you are a member. The runs stay as they are. */
+        delete: operations["deleteRunView"];
+        options?: never;
+        head?: never;
+        /** @description Change one of your views, or one of a project of which you are a member. */
+        patch: operations["changeRunView"];
+        trace?: never;
+    };
+    "/api/v1/runs/{task_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** @description Change the tags of a task, its note, or whether lists leave it out. Needs the role of a member. */
+        patch: operations["changeRun"];
+        trace?: never;
+    };
+    "/api/v1/runs/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Tag, archive, stop or delete many tasks. Each is done or refused by itself; stops and deletions that do not
+         *     fit into 20 seconds are refused with RUNS_NOT_REACHED: send these again.
+         */
+        post: operations["changeRuns"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/comparison": {
         parameters: {
             query?: never;
@@ -2978,6 +3051,8 @@ export interface components {
             message: string;
             hint: string;
         };
+        /** @enum {string} */
+        ActionEnum: "addTags" | "removeTags" | "archive" | "unarchive" | "stop" | "delete";
         /** @enum {string} */
         AllowedActionsEnum: "stop" | "retry" | "clone" | "delete" | "pause" | "resume";
         /** @enum {string} */
@@ -5754,6 +5829,26 @@ export interface components {
             breaksThrough?: components["schemas"]["DiagnosisLevel"];
             enabled?: boolean;
         };
+        PatchedRunChangeRequest: {
+            /** @description all of them; others are removed */
+            tags?: string[];
+            /** @description Markdown */
+            note?: string;
+            /** @description lists of runs leave it out */
+            archived?: boolean;
+        };
+        PatchedRunViewChangeRequest: {
+            name?: string;
+            query?: string;
+            columns?: string[];
+            /** @description a column; with - descending */
+            sort?: string;
+            groupBy?: string[];
+            /** @description ids of tasks */
+            pinned?: string[];
+            /** @description the task that others are compared with */
+            baseline?: string | null;
+        };
         /** @enum {string} */
         PhaseEnum: "starting" | "compiling" | "running" | "evaluating" | "saving" | "ending";
         PreflightBrief: {
@@ -6325,6 +6420,30 @@ export interface components {
             /** @description runs that have a value at each place */
             count: number[];
         };
+        RunBulkItem: {
+            taskId: string;
+            done: boolean;
+            /** @description why nothing was done; null: it was done */
+            refusal: components["schemas"]["Reason"] | null;
+        };
+        RunBulkRequest: {
+            /** @description of tasks */
+            taskIds: string[];
+            action: components["schemas"]["ActionEnum"];
+            /** @description with addTags and removeTags: which */
+            tags?: string[];
+        };
+        RunBulkResult: {
+            /** @description one for each task, in the order of the request */
+            items: components["schemas"]["RunBulkItem"][];
+            /** @description how many were done */
+            done: number;
+        };
+        RunBulkResultEnvelope: {
+            data: components["schemas"]["RunBulkResult"];
+            code: number;
+            message: string;
+        };
         RunComparison: {
             /** @description false: not all points are read yet; ask again */
             complete: boolean;
@@ -6370,6 +6489,23 @@ export interface components {
             /** @description false: the same request has more of it next time */
             complete: boolean;
         };
+        /** @description What people say of a run. */
+        RunRecord: {
+            taskId: string;
+            tags: string[];
+            /** @description Markdown */
+            note: string;
+            /**
+             * Format: date-time
+             * @description null: it is not archived
+             */
+            archivedAt: string | null;
+        };
+        RunRecordEnvelope: {
+            data: components["schemas"]["RunRecord"];
+            code: number;
+            message: string;
+        };
         RunSeries: {
             axis: components["schemas"]["AxisEnum"];
             /** Format: double */
@@ -6388,6 +6524,50 @@ export interface components {
             data: components["schemas"]["RunSeries"];
             code: number;
             message: string;
+        };
+        RunViewItem: {
+            id: string;
+            name: string;
+            /** @description null: your own */
+            projectId: string | null;
+            query: string;
+            columns: string[];
+            sort: string;
+            groupBy: string[];
+            /** @description of those the ones that you may see */
+            pinned: string[];
+            baseline: string | null;
+            mayChange: boolean;
+        };
+        RunViewItemEnvelope: {
+            data: components["schemas"]["RunViewItem"];
+            code: number;
+            message: string;
+        };
+        RunViewItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["RunViewItem"][];
+        };
+        RunViewItemPageEnvelope: {
+            data: components["schemas"]["RunViewItemPage"];
+            code: number;
+            message: string;
+        };
+        RunViewRequest: {
+            name: string;
+            query?: string;
+            columns?: string[];
+            /** @description a column; with - descending */
+            sort?: string;
+            groupBy?: string[];
+            /** @description ids of tasks */
+            pinned?: string[];
+            /** @description the task that others are compared with */
+            baseline?: string | null;
+            /** @description for all of its members; null: your own */
+            projectId?: string | null;
         };
         /** @description Where the ranks of an environment run (in it or beside it), and why. */
         RunsIn: {
@@ -6820,6 +7000,11 @@ export interface components {
              */
             projectId?: string | null;
             /**
+             * @description by which its runs are found again; they can be changed later
+             * @default []
+             */
+            tags?: string[];
+            /**
              * @description existing, or new for environments that are made for the task
              * @default existing
              */
@@ -7033,6 +7218,15 @@ export interface components {
             request: unknown;
             /** @description what its script was configured with, by name */
             parameters: components["schemas"]["ParameterItem"][];
+            /** @description `changeRun` changes them */
+            tags: string[];
+            /** @description Markdown */
+            note: string;
+            /**
+             * Format: date-time
+             * @description null: lists of runs contain it
+             */
+            archivedAt: string | null;
         };
         TaskDetailEnvelope: {
             data: components["schemas"]["TaskDetail"];
@@ -12688,6 +12882,209 @@ export interface operations {
             };
         };
     };
+    listRunViews: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name";
+                page?: number;
+                pageSize?: number;
+                /** @description id: only its views, without your own */
+                project?: string;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createRunView: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunViewRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteRunView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeRunView: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRunViewChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeRun: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRunChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunRecordEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeRuns: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunBulkRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunBulkResultEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     getRunComparison: {
         parameters: {
             query: {
@@ -13014,6 +13411,8 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
+                /** @description false: without archived ones, true: these alone; without it, all */
+                archived?: boolean;
                 /** @description as the overview names causes of failures and of waiting */
                 cause?: string;
                 /** @description whether to say how many there are; unless it is given, pages behind a cursor do not */

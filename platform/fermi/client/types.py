@@ -17,6 +17,9 @@ class AbsentSeries(TypedDict):
     hint: str
 
 
+ActionEnum: TypeAlias = Literal["addTags", "removeTags", "archive", "unarchive", "stop", "delete"]
+
+
 AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
 
 
@@ -1564,6 +1567,40 @@ class PatchedRuleChangeRequest(TypedDict):
     enabled: NotRequired[bool]
 
 
+class PatchedRunChangeRequest(TypedDict):
+    tags: NotRequired[list[str]]
+    """
+    all of them; others are removed
+    """
+    note: NotRequired[str]
+    """
+    Markdown
+    """
+    archived: NotRequired[bool]
+    """
+    lists of runs leave it out
+    """
+
+
+class PatchedRunViewChangeRequest(TypedDict):
+    name: NotRequired[str]
+    query: NotRequired[str]
+    columns: NotRequired[list[str]]
+    sort: NotRequired[str]
+    """
+    a column; with - descending
+    """
+    groupBy: NotRequired[list[str]]
+    pinned: NotRequired[list[str]]
+    """
+    ids of tasks
+    """
+    baseline: NotRequired[str | None]
+    """
+    the task that others are compared with
+    """
+
+
 PhaseEnum: TypeAlias = Literal["starting", "compiling", "running", "evaluating", "saving", "ending"]
 
 
@@ -1976,6 +2013,38 @@ class RunBand(TypedDict):
     """
 
 
+class RunBulkItem(TypedDict):
+    taskId: str
+    done: bool
+    refusal: Reason | None
+    """
+    why nothing was done; null: it was done
+    """
+
+
+class RunBulkRequest(TypedDict):
+    taskIds: list[str]
+    """
+    of tasks
+    """
+    action: ActionEnum
+    tags: NotRequired[list[str]]
+    """
+    with addTags and removeTags: which
+    """
+
+
+class RunBulkResult(TypedDict):
+    items: list[RunBulkItem]
+    """
+    one for each task, in the order of the request
+    """
+    done: int
+    """
+    how many were done
+    """
+
+
 class RunCurve(TypedDict):
     """
     A metric of a run: one line over all of its attempts. Steps that were done again count once.
@@ -2027,6 +2096,23 @@ class RunCurve(TypedDict):
     """
 
 
+class RunRecord(TypedDict):
+    """
+    What people say of a run.
+    """
+
+    taskId: str
+    tags: list[str]
+    note: str
+    """
+    Markdown
+    """
+    archivedAt: str | None
+    """
+    null: it is not archived
+    """
+
+
 RunSeries = TypedDict(
     "RunSeries",
     {
@@ -2040,6 +2126,48 @@ RunSeries = TypedDict(
         "from": float | None,
     },
 )
+
+
+class RunViewItem(TypedDict):
+    id: str
+    name: str
+    projectId: str | None
+    """
+    null: your own
+    """
+    query: str
+    columns: list[str]
+    sort: str
+    groupBy: list[str]
+    pinned: list[str]
+    """
+    of those the ones that you may see
+    """
+    baseline: str | None
+    mayChange: bool
+
+
+class RunViewRequest(TypedDict):
+    name: str
+    query: NotRequired[str]
+    columns: NotRequired[list[str]]
+    sort: NotRequired[str]
+    """
+    a column; with - descending
+    """
+    groupBy: NotRequired[list[str]]
+    pinned: NotRequired[list[str]]
+    """
+    ids of tasks
+    """
+    baseline: NotRequired[str | None]
+    """
+    the task that others are compared with
+    """
+    projectId: NotRequired[str | None]
+    """
+    for all of its members; null: your own
+    """
 
 
 class SavedViewItem(TypedDict):
@@ -4672,6 +4800,10 @@ class TaskCreateRequest(TypedDict):
     """
     whose task it is; by default the project of its environments, or the only one you are a member of
     """
+    tags: NotRequired[list[str]]
+    """
+    by which its runs are found again; they can be changed later
+    """
     launchMode: NotRequired[str]
     """
     existing, or new for environments that are made for the task
@@ -5633,6 +5765,18 @@ class TaskDetail(TypedDict):
     parameters: list[ParameterItem]
     """
     what its script was configured with, by name
+    """
+    tags: list[str]
+    """
+    `changeRun` changes them
+    """
+    note: str
+    """
+    Markdown
+    """
+    archivedAt: str | None
+    """
+    null: lists of runs contain it
     """
 
 

@@ -4,6 +4,7 @@ import json
 import math
 import random
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,7 +191,7 @@ def test_two_that_copy_at_the_same_time_store_each_point_once(task: Task, monkey
 
     def copy_meanwhile(ids):
         monkeypatch.setattr(metric_blocks, "_read_held_rows", read_held)
-        update_blocks(task.pk, has_ended=False, max_rows=1000)
+        update_blocks({task.pk: False}, max_rows=1000)
         return read_held(ids)
 
     monkeypatch.setattr(metric_blocks, "_read_held_rows", copy_meanwhile)
@@ -212,6 +213,25 @@ def test_the_rows_of_one_request_are_bounded_and_the_next_goes_on(task: Task, mo
             break
     assert sizes == sorted(sizes)
     assert (len(sizes) > 2, sizes[-1]) == (True, 500)
+
+
+def test_reading_again_needs_as_many_statements_for_many_tasks_as_for_one(
+    task: Task, django_assert_num_queries: Any
+) -> None:
+    tasks = [task]
+    for number in range(8):
+        Task.objects.filter(pk=task.pk).update(state=TaskState.SUCCEEDED, due_at=None)
+        other = Task.objects.get(pk=task.pk)
+        other.pk, other.idempotency_key = f"task-{number}", None
+        other.save(force_insert=True)
+        tasks.append(other)
+    for one in tasks:
+        add_points(one, range(50))
+    tasks = list(Task.objects.all())
+    CurveReader(tasks).read(["loss"], 100)
+    for some in (tasks[:1], tasks):
+        with django_assert_num_queries(6):
+            assert len(CurveReader(some).read(["loss"], 100)) == len(some)
 
 
 def test_a_task_that_has_ended_is_copied_whole_but_for_the_newest_of_each_kind(task: Task) -> None:
