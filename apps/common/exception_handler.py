@@ -55,7 +55,8 @@ def build_envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:
     errors = []
     for problem in limit_problems(error.problems):
         message, hint = _render_text(problem.code, problem.params, lang)
-        errors.append({"field": problem.field, "error": problem.code, "message": message, "hint": hint})
+        shown = {"field": problem.field, "error": problem.code, "message": message, "hint": hint}
+        errors.append({**shown, "place": place} if isinstance(place := problem.params.get("place"), dict) else shown)
     return {
         "code": error.status,
         "message": errors[0]["message"]

@@ -105,6 +105,13 @@ class DateTime(serializers.DateTimeField):
         return value.replace(tzinfo=UTC)
 
 
+class TextPlace(serializers.Serializer):
+    """A part of a text, in characters (Unicode code points) from 0."""
+
+    locals()["from"] = serializers.IntegerField()
+    to = serializers.IntegerField(help_text="the first behind it")
+
+
 class ProblemItem(serializers.Serializer):
     """`field` is a path like `distributedConfig.masterNode`; empty = the request as a whole."""
 
@@ -112,6 +119,7 @@ class ProblemItem(serializers.Serializer):
     error = serializers.CharField(help_text="stable code")
     message = serializers.CharField()
     hint = serializers.CharField()
+    place = TextPlace(required=False, help_text="of a query over runs: the part of it that is wrong")
 
 
 class Reason(serializers.Serializer):

@@ -1,7 +1,7 @@
 """What other apps may import from training: its rows, states and texts, its engines, and what can be asked of it.
 
-The rows (`Task`, `Attempt`, `Node`, `Finding`) are for queries: only training writes them. An import contract forbids
-other apps everything else of `apps.training`.
+The rows (`Task`, `Attempt`, `Node`, `Finding`, …) are for queries: only training writes them. An import contract
+forbids other apps everything else of `apps.training`.
 """
 
 from apps.training.core.engine_access import (
@@ -16,6 +16,7 @@ from apps.training.core.release import list_current_holds, list_unbooked_usage
 from apps.training.core.summaries import rebuild_summaries
 from apps.training.core.wakeups import enqueue_task, enqueue_tasks, enqueue_waiting_tasks
 from apps.training.models import Attempt, Finding, MetricSummary, Node, Task, TaskMedia, TaskParameter, TraceExport
+from apps.training.presenters.selectors import select_brief_columns, serialize_brief
 from apps.training.presenters.task_presenter import (
     REASON_COLUMNS,
     describe_common_reason,
@@ -75,6 +76,8 @@ __all__ = [
     "rebuild_summaries",
     "render_draft",
     "reveal_secrets",
+    "select_brief_columns",
+    "serialize_brief",
     "serialize_problem",
     "serialize_reason",
     "serialize_warning",

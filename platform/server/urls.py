@@ -16,6 +16,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),
     path("", include("apps.scheduling.api.urls")),
+    path("", include("apps.runs.api.urls")),
     path("", include("apps.workers.api.urls")),
     path("", include("apps.runs.api.urls")),
     path("", include("apps.overview.api.urls")),

@@ -1791,6 +1791,23 @@ export interface paths {
         patch: operations["changeRunView"];
         trace?: never;
     };
+    "/api/v1/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List training tasks as runs: those that a query matches, with the values of columns, in any order. A page is found by an index, or by reading at most 20,000 tasks; then `searched` says whether that was enough. */
+        get: operations["listRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/{task_id}": {
         parameters: {
             query?: never;
@@ -1828,6 +1845,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/runs/columns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description List the columns that the table of runs can have: properties of tasks, and parameters and curves of your
+         *     newest tasks.
+         */
+        get: operations["listRunColumns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/comparison": {
         parameters: {
             query?: never;
@@ -1837,6 +1874,60 @@ export interface paths {
         };
         /** @description Return what up to 50 runs can be compared by: metrics, parameters (those that differ first) and media. */
         get: operations["getRunComparison"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return what a query over runs can be continued with at a position. */
+        get: operations["completeRunQuery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Return the runs that a query matches as a file: their ids and names, and the columns. Ends after 100,000
+         *     runs.
+         */
+        get: operations["exportRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List groups of runs with equal values, with figures of the numbers in the columns. */
+        get: operations["listRunGroups"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4418,6 +4509,8 @@ export interface components {
             /** @description workers that are in no group yet */
             workerIds?: string[];
         };
+        /** @enum {string} */
+        GroupEnum: "task" | "parameter" | "metric" | "cost";
         GroupItem: {
             id: string;
             name: string;
@@ -6065,6 +6158,8 @@ export interface components {
             error: string;
             message: string;
             hint: string;
+            /** @description of a query over runs: the part of it that is wrong */
+            place?: components["schemas"]["TextPlace"];
         };
         /** @enum {string} */
         ProcessesEnum: "gpu" | "node";
@@ -6444,6 +6539,25 @@ export interface components {
             code: number;
             message: string;
         };
+        RunColumn: {
+            name: string;
+            /** @description `mixed`: a parameter, which may have numbers and texts */
+            kind: components["schemas"]["RunColumnKindEnum"];
+            label: string;
+            choices: string[];
+            group: components["schemas"]["GroupEnum"];
+            sortable: boolean;
+        };
+        /** @enum {string} */
+        RunColumnKindEnum: "text" | "number" | "time" | "duration" | "choice" | "mixed";
+        RunColumnList: {
+            items: components["schemas"]["RunColumn"][];
+        };
+        RunColumnListEnvelope: {
+            data: components["schemas"]["RunColumnList"];
+            code: number;
+            message: string;
+        };
         RunComparison: {
             /** @description false: not all points are read yet; ask again */
             complete: boolean;
@@ -6458,6 +6572,24 @@ export interface components {
             data: components["schemas"]["RunComparison"];
             code: number;
             message: string;
+        };
+        /** @description What may stand instead of the characters from `from` up to `to` (Unicode code points, from 0). */
+        RunCompletion: {
+            from: number;
+            to: number;
+            items: components["schemas"]["RunCompletionItem"][];
+        };
+        RunCompletionEnvelope: {
+            data: components["schemas"]["RunCompletion"];
+            code: number;
+            message: string;
+        };
+        RunCompletionItem: {
+            text: string;
+            /** @description `field`, `parameter`, `metric`, `value` or `keyword` */
+            kind: string;
+            /** @description kind of the field's values; may be empty */
+            detail: string;
         };
         /** @description A metric of a run: one line over all of its attempts. Steps that were done again count once. */
         RunCurve: {
@@ -6488,6 +6620,74 @@ export interface components {
             notFinite: number;
             /** @description false: the same request has more of it next time */
             complete: boolean;
+        };
+        /** @description Of the numbers of one column in a group; null: beyond what a number of JSON holds. */
+        RunFigures: {
+            /** Format: double */
+            mean: number | null;
+            /**
+             * Format: double
+             * @description standard deviation of all of them, not of a sample
+             */
+            std: number | null;
+            /** Format: double */
+            min: number;
+            /** Format: double */
+            max: number;
+            count: number;
+        };
+        RunGroup: {
+            /** @description by field; null: without a value */
+            key: {
+                [key: string]: unknown;
+            };
+            count: number;
+            /** @description by column, of those with numbers */
+            values: {
+                [key: string]: components["schemas"]["RunFigures"];
+            };
+        };
+        RunGroupList: {
+            /** @description the largest first, at most 200 */
+            items: components["schemas"]["RunGroup"][];
+            /** @description how many there are */
+            groups: number;
+            /** @description that are in groups: the newest that match, at most 5,000 */
+            tasks: number;
+            /** @description false: more tasks match, or may match */
+            complete: boolean;
+        };
+        RunGroupListEnvelope: {
+            data: components["schemas"]["RunGroupList"];
+            code: number;
+            message: string;
+        };
+        RunItem: {
+            task: components["schemas"]["TaskBrief"];
+            tags: string[];
+            /** @description its first 200 characters */
+            note: string;
+            /** Format: date-time */
+            archivedAt: string | null;
+            /** @description by column; without those that the run has not */
+            values: {
+                [key: string]: unknown;
+            };
+        };
+        RunPage: {
+            items: components["schemas"]["RunItem"][];
+            /** @description null: nothing follows */
+            nextCursor: string | null;
+            /** @description null: not known, as too many match */
+            total: number | null;
+            /** @description false: there are more than `total` */
+            totalIsExact: boolean | null;
+            searched: components["schemas"]["RunsSearched"];
+        };
+        RunPageEnvelope: {
+            data: components["schemas"]["RunPage"];
+            code: number;
+            message: string;
         };
         /** @description What people say of a run. */
         RunRecord: {
@@ -6575,6 +6775,12 @@ export interface components {
             code: string;
             /** @description why: why it was chosen, or why the other way is not possible */
             message: string;
+        };
+        RunsSearched: {
+            /** @description false: more may match, before the next page or, in an order that no index has, elsewhere */
+            complete: boolean;
+            /** @description that were read and tested for this page */
+            tasks: number;
         };
         SavedViewItem: {
             /** @description of the console, such as `training` */
@@ -7783,6 +7989,12 @@ export interface components {
             request: unknown;
             /** @description what there is not */
             missing: components["schemas"]["WarningItem"][];
+        };
+        /** @description A part of a text, in characters (Unicode code points) from 0. */
+        TextPlace: {
+            from: number;
+            /** @description the first behind it */
+            to: number;
         };
         Timeline: {
             environments: components["schemas"]["TimelineEnvironment"][];
@@ -13015,6 +13227,46 @@ export interface operations {
             };
         };
     };
+    listRuns: {
+        parameters: {
+            query?: {
+                /** @description `true`: archived ones alone; `all`: them, too */
+                archived?: "false" | "true" | "all";
+                /** @description may repeat */
+                column?: string[];
+                cursor?: string;
+                pageSize?: number;
+                /** @description id */
+                project?: string;
+                /** @description in the language of queries over runs */
+                query?: string;
+                /** @description `-` in front: from high to low */
+                sort?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     changeRun: {
         parameters: {
             query?: {
@@ -13085,6 +13337,35 @@ export interface operations {
             };
         };
     };
+    listRunColumns: {
+        parameters: {
+            query?: {
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunColumnListEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     getRunComparison: {
         parameters: {
             query: {
@@ -13103,6 +13384,114 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunComparisonEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    completeRunQuery: {
+        parameters: {
+            query?: {
+                /** @description the end by default */
+                position?: number;
+                query?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunCompletionEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    exportRuns: {
+        parameters: {
+            query?: {
+                /** @description `true`: archived ones alone; `all`: them, too */
+                archived?: "false" | "true" | "all";
+                /** @description may repeat */
+                column?: string[];
+                format?: "csv" | "parquet";
+                /** @description id */
+                project?: string;
+                /** @description in the language of queries over runs */
+                query?: string;
+                sort?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/vnd.apache.parquet": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listRunGroups: {
+        parameters: {
+            query: {
+                /** @description `true`: archived ones alone; `all`: them, too */
+                archived?: "false" | "true" | "all";
+                /** @description may repeat */
+                by: string[];
+                /** @description may repeat */
+                column?: string[];
+                /** @description id */
+                project?: string;
+                /** @description in the language of queries over runs */
+                query?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunGroupListEnvelope"];
                 };
             };
             default: {

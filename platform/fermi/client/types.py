@@ -726,6 +726,9 @@ class GroupCreateRequest(TypedDict):
     """
 
 
+GroupEnum: TypeAlias = Literal["task", "parameter", "metric", "cost"]
+
+
 class GroupMoveRequest(TypedDict):
     workerIds: list[str]
     groupId: str | None
@@ -1751,20 +1754,6 @@ class PricesRequest(TypedDict):
 PriorityClass: TypeAlias = Literal["low", "normal", "high", "urgent"]
 
 
-class ProblemItem(TypedDict):
-    """
-    `field` is a path like `distributedConfig.masterNode`; empty = the request as a whole.
-    """
-
-    field: str
-    error: str
-    """
-    stable code
-    """
-    message: str
-    hint: str
-
-
 ProcessesEnum: TypeAlias = Literal["gpu", "node"]
 
 
@@ -2045,6 +2034,21 @@ class RunBulkResult(TypedDict):
     """
 
 
+RunColumnKindEnum: TypeAlias = Literal["text", "number", "time", "duration", "choice", "mixed"]
+
+
+class RunCompletionItem(TypedDict):
+    text: str
+    kind: str
+    """
+    `field`, `parameter`, `metric`, `value` or `keyword`
+    """
+    detail: str
+    """
+    kind of the field's values; may be empty
+    """
+
+
 class RunCurve(TypedDict):
     """
     A metric of a run: one line over all of its attempts. Steps that were done again count once.
@@ -2093,6 +2097,52 @@ class RunCurve(TypedDict):
     complete: bool
     """
     false: the same request has more of it next time
+    """
+
+
+class RunFigures(TypedDict):
+    """
+    Of the numbers of one column in a group; null: beyond what a number of JSON holds.
+    """
+
+    mean: float | None
+    std: float | None
+    """
+    standard deviation of all of them, not of a sample
+    """
+    min: float
+    max: float
+    count: int
+
+
+class RunGroup(TypedDict):
+    key: dict[str, Any]
+    """
+    by field; null: without a value
+    """
+    count: int
+    values: dict[str, RunFigures]
+    """
+    by column, of those with numbers
+    """
+
+
+class RunGroupList(TypedDict):
+    items: list[RunGroup]
+    """
+    the largest first, at most 200
+    """
+    groups: int
+    """
+    how many there are
+    """
+    tasks: int
+    """
+    that are in groups: the newest that match, at most 5,000
+    """
+    complete: bool
+    """
+    false: more tasks match, or may match
     """
 
 
@@ -2167,6 +2217,17 @@ class RunViewRequest(TypedDict):
     projectId: NotRequired[str | None]
     """
     for all of its members; null: your own
+    """
+
+
+class RunsSearched(TypedDict):
+    complete: bool
+    """
+    false: more may match, before the next page or, in an order that no index has, elsewhere
+    """
+    tasks: int
+    """
+    that were read and tested for this page
     """
 
 
@@ -2727,6 +2788,15 @@ TelemetryTask = TypedDict(
 )
 
 
+TextPlace = TypedDict(
+    "TextPlace",
+    {
+        "from": int,
+        "to": int,
+    },
+)
+
+
 TimelineSpanKindEnum: TypeAlias = Literal["held", "next", "reserved", "maintenance"]
 
 
@@ -3063,14 +3133,6 @@ class WorkerEntry(TypedDict):
     """
     null = CPU
     """
-
-
-class WorkerEnvironment(TypedDict):
-    env: dict[str, str]
-    """
-    empty while the group cannot be started
-    """
-    problems: list[ProblemItem]
 
 
 class WorkerError(TypedDict):
@@ -4499,6 +4561,24 @@ class PreflightDetail(TypedDict):
     """
 
 
+class ProblemItem(TypedDict):
+    """
+    `field` is a path like `distributedConfig.masterNode`; empty = the request as a whole.
+    """
+
+    field: str
+    error: str
+    """
+    stable code
+    """
+    message: str
+    hint: str
+    place: NotRequired[TextPlace]
+    """
+    of a query over runs: the part of it that is wrong
+    """
+
+
 class ProjectItem(TypedDict):
     id: str
     name: str
@@ -4636,6 +4716,22 @@ class RuleCreateRequest(TypedDict):
     """
 
 
+class RunColumn(TypedDict):
+    name: str
+    kind: RunColumnKindEnum
+    """
+    `mixed`: a parameter, which may have numbers and texts
+    """
+    label: str
+    choices: list[str]
+    group: GroupEnum
+    sortable: bool
+
+
+class RunColumnList(TypedDict):
+    items: list[RunColumn]
+
+
 class RunComparison(TypedDict):
     complete: bool
     """
@@ -4649,6 +4745,16 @@ class RunComparison(TypedDict):
     """
     metrics of what machines used, where they were measured
     """
+
+
+RunCompletion = TypedDict(
+    "RunCompletion",
+    {
+        "from": int,
+        "to": int,
+        "items": list[RunCompletionItem],
+    },
+)
 
 
 class RunsIn(TypedDict):
@@ -5172,6 +5278,14 @@ class Utilisation(TypedDict):
     """
 
 
+class WorkerEnvironment(TypedDict):
+    env: dict[str, str]
+    """
+    empty while the group cannot be started
+    """
+    problems: list[ProblemItem]
+
+
 class WorkerHostedRef(TypedDict):
     name: str
     environment: str
@@ -5647,6 +5761,20 @@ class PreviewEnvironment(TypedDict):
     runsIn: RunsIn | None
     """
     null: its engine has only one way, or its way is refused
+    """
+
+
+class RunItem(TypedDict):
+    task: TaskBrief
+    tags: list[str]
+    note: str
+    """
+    its first 200 characters
+    """
+    archivedAt: str | None
+    values: dict[str, Any]
+    """
+    by column; without those that the run has not
     """
 
 

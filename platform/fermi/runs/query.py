@@ -276,12 +276,12 @@ def _build_condition(head: Token, tokens: Sequence[Token]) -> Condition:
     if operator not in allowed:
         raise QueryError(
             "QUERY_OPERATOR_UNSUITABLE", start + found.start(1), end,
-            field=name, operator=operator.value, allowed=" ".join(allowed),
+            name=name, operator=operator.value, allowed=" ".join(allowed),
         )  # fmt: skip
     if len(tokens) > MAX_VALUES:
-        raise QueryError("QUERY_TOO_MANY_VALUES", *_get_range(tokens[MAX_VALUES]), field=name, high=MAX_VALUES)
+        raise QueryError("QUERY_TOO_MANY_VALUES", *_get_range(tokens[MAX_VALUES]), name=name, high=MAX_VALUES)
     if len(tokens) > 1 and operator is not Operator.IS:
-        raise QueryError("QUERY_ONE_VALUE_EXPECTED", *_get_range(tokens[1]), field=name, operator=operator.value)
+        raise QueryError("QUERY_ONE_VALUE_EXPECTED", *_get_range(tokens[1]), name=name, operator=operator.value)
     values = tuple(_read_value(field, operator, token) for token in tokens)
     return Condition(field, operator, values, start, _get_range(tokens[-1])[1])
 
@@ -297,7 +297,7 @@ def _read_value(field: Field, operator: Operator, token: Token) -> Value:
         case FieldKind.CHOICE:
             if text.lower() not in field.choices:
                 allowed = ", ".join(field.choices)
-                raise QueryError("QUERY_CHOICE_UNKNOWN", *place, field=name, value=text[:100], allowed=allowed)
+                raise QueryError("QUERY_CHOICE_UNKNOWN", *place, name=name, value=text[:100], allowed=allowed)
             return Value(text.lower(), quoted)
         case FieldKind.NUMBER:
             return Value(text, quoted, _require(parse_number(text), "QUERY_NUMBER_EXPECTED", place, name, text))
@@ -315,7 +315,7 @@ def _read_value(field: Field, operator: Operator, token: Token) -> Value:
 
 def _require(found: Any, code: str, place: tuple[int, int], name: str, text: str) -> Any:
     if found is None:
-        raise QueryError(code, *place, field=name, value=text[:100])
+        raise QueryError(code, *place, name=name, value=text[:100])
     return found
 
 
