@@ -5,6 +5,7 @@ there, so each part is checked by itself, and left out if it is malformed.
     {"source": "wandb", "parameters": {"lr": 0.001, "optimizer": {"name": "adamw"}}}
     {"source": "tensorboard", "step": 10, "media": {"kind": "image", "name": "samples", "path": "media/7.png"}}
     {"source": "runner", "checkpoint": {"path": "/…/checkpoint-500", "step": 500, "size_bytes": 1, "layout": "hf"}}
+    {"source": "facts", "facts": {"python": "3.11.4", "prefix": "/opt/env"}}
 """
 
 import json
@@ -15,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from fermi.metrics.facts import FoundFacts, parse_facts
 from fermi.metrics.parameters import MAX_NAMES, ParameterValue, flatten_parameters
 from fermi.metrics.points import JSON, TEXT, Point, parse_integer, parse_number
 from fermi.runner.checkpoint_layouts import PART_LAYOUT, WEIGHT_LAYOUTS  # noqa: F401 (for others)
@@ -72,6 +74,7 @@ class Record:
     checkpoint: FoundCheckpoint | None = None
     prompt: Mapping[str, Any] | None = None
     notice: Mapping[str, Any] | None = None
+    facts: FoundFacts | None = None
 
     def to_point(self) -> Point | None:
         """Return its values as a point; None if it has none."""
@@ -92,7 +95,7 @@ def parse_record(text: bytes) -> Record | None:
         parse_integer(found.get("rank")), _parse_values(found.get("values")),
         dict(flatten_parameters(found.get("parameters"))), _parse_media(found.get("media")),
         _parse_checkpoint(found.get("checkpoint")), _parse_object(found.get("prompt")),
-        _parse_object(found.get("notice")),
+        _parse_object(found.get("notice")), parse_facts(found.get("facts")),
     )  # fmt: skip
 
 

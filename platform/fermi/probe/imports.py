@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .rank import ProgressWriter
 
 HOOKS = {
-    "torch": "torch_hooks.steps torch_hooks.print_by_line",
+    "torch": "torch_hooks.steps torch_hooks.print_by_line facts.report_cuda",
     "torch.serialization": "torch_hooks.saves",
     "torch.distributed.checkpoint.state_dict_saver": "torch_hooks.saves_distributed",
     "torch.distributed.distributed_c10d": "torch_hooks.groups",

@@ -40,7 +40,7 @@ LOCK_TIMEOUT_SECONDS = 0.05
 _ABOUT = ("source", "step", "time", "rank", "left_out")
 """What all parts of a record have that is split."""
 _DIVISIBLE = ("values", "parameters")
-_KEPT = ("parameters", "media", "checkpoint", "prompt", "notice")
+_KEPT = ("parameters", "media", "checkpoint", "prompt", "notice", "facts")
 """Records with these are never replaced by newer ones."""
 
 
@@ -114,8 +114,8 @@ def open_queue(descriptor: int) -> None:
 
 def add_record(record: dict[str, Any]) -> None:
     """Record what a script has logged: `source`, and what is known of `values`, `step`, `parameters`, `media`,
-    `checkpoint`, `prompt` and `notice`. Adds the `time` if it is missing, and the `rank` of this process if that is not
-    the one that the runner started. Does nothing if the rank has no queue. Never raises."""
+    `checkpoint`, `prompt`, `notice` and `facts`. Adds the `time` if it is missing, and the `rank` of this process if
+    that is not the one that the runner started. Does nothing if the rank has no queue. Never raises."""
     try:
         if _writer is None:
             return

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 
-from . import imports, prompts, records
+from . import facts, imports, prompts, records
 from .inner_ranks import InnerRanks
 from .rank import ProgressWriter
 from .shared_page import PULSE_VARIABLE
@@ -34,6 +34,7 @@ def start() -> ProgressWriter | None:
     records.open_queue(queue)
     os.register_at_fork(after_in_child=records.forked)
     atexit.register(records.flush)
+    facts.report()
     try:  # first in line, before threads are waited for; not part of Python's interface
         threading._register_atexit(pulse.ends)  # type: ignore[attr-defined]
     except Exception:

@@ -61,6 +61,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from fermi.probe.facts import SOURCE
 from fermi.probe.setup import LauncherFiles, RankFiles
 from fermi.runner import (
     caches,
@@ -90,6 +91,7 @@ from fermi.runner.files import (
     try_lock,
 )
 from fermi.runner.memory_guard import MemoryGuard, find_limited_group
+from fermi.runner.node_facts import NodeFacts
 from fermi.runner.output_pipes import FileSink, OutputPipes
 from fermi.runner.rank import PYTHON_VARIABLE, UnwindToRankError, can_run_here, run_rank_here, start_rank
 from fermi.runner.records import RankRecords
@@ -161,6 +163,7 @@ class Node:
         self.disk_use: DiskMonitor | None = None
         self.memory_guard: MemoryGuard | None = None
         self.files: FileScan | None = None
+        self.facts: NodeFacts | None = None
         self.lacks_checkpoint = ""
         self.memory = kernel.OomDetector()
         self.watch: RankWatcher | None = None
@@ -204,6 +207,8 @@ class Node:
                 self.memory_guard.start()
             if self.files:
                 self.files.start()
+            if self.facts:
+                self.facts.start()
             self.report_missing_checkpoint()
         self.follow(wake)
         leftover_ranks.record_leftover_programs(self.ranks, self.spec["command"])
@@ -388,6 +393,8 @@ class Node:
         env |= caches.build_cache_env(env)
         command = [placeholders.fill_text(word, env) for word in self.spec["command"]]
         python = env.get(PYTHON_VARIABLE, command[0])
+        if entry is self.ranks[0]:
+            self.facts = NodeFacts.from_spec(self.spec, env)
         outputs = [self.open_output(one) for one in self.spec["ranks"][1:]] if self.starts_ranks else []
         pulse: RankFiles | LauncherFiles | None = None
         for descriptor in outputs:  # a rank of another user opens it through /proc (`fermi.probe.inner_ranks`)
@@ -764,10 +771,14 @@ class Node:
             self.end_leftover_ranks(moment)
 
     def report_files(self, *, last: bool = False) -> None:
-        """Write what was found in the ranks' files into the log of the node's first rank. `last`: no rank is left."""
+        """Write what was found in the ranks' files, and the facts of the node, into the log of the node's first rank.
+        `last`: no rank is left."""
+        first = self.spec["ranks"][0]["rank"]
+        if self.facts:
+            for record in self.facts.finish() if last else self.facts.pop_records():
+                self.records.append_record(first, {"source": SOURCE, **record})
         if not self.files:
             return
-        first = self.spec["ranks"][0]["rank"]
         if last:
             found = self.files.finish()
         else:
