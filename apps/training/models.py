@@ -11,6 +11,7 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* Checkpoint   what a restart can resume from
   ├ 1──* TaskParameter  what its script was configured with
   ├ 1──* TaskMedia    images, texts, tables and histograms that its script logged, as files in its outputs
+  ├ 1──* AttemptFacts  what a node of an attempt ran with: interpreter, packages and variables (FactSet), machine
   ├ 1──* LogCursor    how far each rank's log has been read into the tables above
   ├ 1──* TraceExport  parts of its trace that are still to be sent, where tasks are traced
   ├ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the kind `preflight`
@@ -518,6 +519,45 @@ class Checkpoint(models.Model):
     class Meta:
         ordering = ["-step"]
         constraints = [models.UniqueConstraint(fields=["task", "path"], name="one_checkpoint_per_path")]
+
+
+class FactSetKind(models.TextChoices):
+    """What a set is of: version by package, or hash by variable."""
+
+    PACKAGES = "packages"
+    VARIABLES = "variables"
+
+
+class FactSet(models.Model):
+    """A set of packages or of variables, stored once however many nodes have it. `digest`: of its content
+    (`fermi.metrics.facts.compute_digest`); `items`: version by name of a package; keyed hash by name of a variable,
+    empty where the value may be a secret; `used_at`: when a node reported it last, to the hour."""
+
+    digest = models.CharField(primary_key=True, max_length=64)
+    kind = models.CharField(max_length=10, choices=FactSetKind)
+    items = models.JSONField()
+    used_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.digest[:12]}"
+
+
+class AttemptFacts(models.Model):
+    """What a node of an attempt ran with, as it reported it. `node`: its name then; `values`: single facts by name
+    (`fermi.metrics.facts`)."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="facts", db_index=False)
+    attempt = models.PositiveIntegerField()
+    node_rank = models.PositiveIntegerField()
+    node = models.CharField(max_length=100, blank=True)
+    values = models.JSONField(default=dict)
+    packages = models.ForeignKey(FactSet, on_delete=models.PROTECT, null=True, related_name="+")
+    variables = models.ForeignKey(FactSet, on_delete=models.PROTECT, null=True, related_name="+")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["task", "attempt", "node_rank"], name="one_row_of_facts_per_node")
+        ]
 
 
 class LogCursor(models.Model):

@@ -12,7 +12,7 @@ from apps.clusters import notifications as environments
 from apps.common import pubsub
 from apps.common.clock import now
 from apps.scheduling.services import budgets
-from apps.training.core import code, engine_access, notifications, task_environments
+from apps.training.core import code, engine_access, facts, notifications, task_environments
 from apps.training.logs import outputs
 from apps.training.queue import load, preemption_requests
 from apps.training.reconcile import engine_watch, reconciler
@@ -57,6 +57,7 @@ def delete_unused_code() -> None:
 def delete_expired_tasks() -> None:
     """Delete tasks that are older than the retention time."""
     retention.delete_expired_tasks()
+    facts.delete_unused_sets()
 
 
 @shared_task(name="training.caches", ignore_result=True)

@@ -46,6 +46,7 @@ from apps.training.core import (
     wakeups,
 )
 from apps.training.core.engine_access import build_handle, get_backend
+from apps.training.core.facts import NodeFacts, NodePlace, store_facts
 from apps.training.core.parameters import store_parameters
 from apps.training.logs import text_metrics
 from apps.training.models import Checkpoint, CheckpointSource, Event, LogCursor, MetricPoint, Node, Task, TaskMedia
@@ -55,6 +56,7 @@ from fermi.jobs.causes import RESUME_NOT_ON_NODE
 from fermi.jobs.spec import RankProgress
 from fermi.metrics import json_lines, points
 from fermi.metrics.bars import find_bars
+from fermi.metrics.facts import FactParts, FoundFacts
 from fermi.metrics.known_patterns import DeclaredPattern
 from fermi.metrics.parameters import MAX_PARAMETERS, ParameterValue
 from fermi.metrics.points import Point
@@ -94,7 +96,7 @@ MAX_UNIX_SECONDS = 250_000_000_000.0
 """The end of a training that is later is not stored: a date has four digits for the year."""
 MAX_PATH_LENGTH, MAX_LAYOUT_LENGTH = 500, 20
 
-OWN_SOURCES = ("runner", points.FILE)
+OWN_SOURCES = ("runner", points.FILE, "facts")
 
 KNOWN_EVENTS: dict[str, tuple[str, ...]] = {
     "started": (),
@@ -417,6 +419,8 @@ class LogReader:
                 store_parameters(self._task_id, found, source, replaces=rank == 0)
             if parsed.media:
                 self._store_media(parsed)
+            for rank, about in parsed.facts.items():
+                store_facts(self._task_id, self._attempt, parsed.find_node(rank), about)
             for tail in parsed.tails:
                 cursor = LogCursor.objects.filter(task_id=self._task_id, attempt=self._attempt, rank=tail.rank)
                 if not cursor.filter(offset=tail.stored).update(offset=tail.position, state=tail.state):
@@ -506,7 +510,7 @@ class _LogTail:
     step of the row that goes when the next one comes; `asked`, the last question that `input()` was called with;
     `begun`, the beginning of a line that frames follow, as base64; `length`, of how many steps, epochs and timesteps
     the training is according to its parameters; `summary`, of the leading rank: what its curves come to
-    (`core.summaries`).
+    (`core.summaries`); `facts`, the parts of lists that are not complete.
     """
 
     def __init__(
@@ -647,6 +651,7 @@ class _ParsedRows:
         self.hidden: list[tuple[int, HiddenSeries]] = []
         self.parameters: dict[tuple[int, str], dict[str, ParameterValue]] = {}  # by rank and source
         self.media: dict[tuple[str, str, int], TaskMedia] = {}
+        self.facts: dict[int, NodeFacts] = {}  # by the rank that reported them
         self.replaced_media: list[tuple[str, str, int]] = []
         self.patterns: list[FoundPattern] = []
         self.losses: list[Finding | loss_anomalies.Resolved] = []
@@ -654,7 +659,7 @@ class _ParsedRows:
         self.notices: list[Finding] = []
         self.summarized_rank = math.inf  # the lowest one with points
         self.has_values = False
-        self._places: list[tuple[str, str]] | None = None  # by rank: the environment's id and name
+        self._places: list[NodePlace] | None = None  # by rank
 
     def add(self, tail: _LogTail, text: bytes, records: Iterable[Record], *, last: bool) -> bool:
         """Add the records, and what the lines hold; return True if there is something to store. `last`: the log has
@@ -694,7 +699,16 @@ class _ParsedRows:
             self._add_prompt(tail, record.prompt, self._at(record.time))
         if record.notice:
             self._add_notice(tail, record.notice, self._at(record.time))
-        return bool(point or record.checkpoint or record.parameters or record.media or record.prompt or record.notice)
+        if record.facts:
+            self._add_facts(tail, record.facts)
+        found = (point, record.checkpoint, record.parameters, record.media, record.prompt, record.notice, record.facts)
+        return any(found)
+
+    def _add_facts(self, tail: _LogTail, found: FoundFacts) -> None:
+        known = self.facts.setdefault(tail.rank, NodeFacts())
+        known.values |= found.values
+        if found.part and (whole := FactParts(tail.state.setdefault("facts", {})).add(found.part)) is not None:
+            known.lists[found.part.kind] = whole
 
     def _add_media(self, tail: _LogTail, record: Record, found: Media) -> None:
         """Keep a file's row. Of the same name the first ones are kept, later every second, third, …, and always the
@@ -736,7 +750,7 @@ class _ParsedRows:
         path = params.get("path") if isinstance(params, Mapping) else None
         if notice.get("code") != RESUME_NOT_ON_NODE or not isinstance(path, str):
             return
-        _, name = self._find_node(tail.rank)
+        name = self.find_node(tail.rank).name
         about = {"path": path[:MAX_PATH_LENGTH], "node": name}
         where = [Where(tail.rank, None, name)]
         self.notices = [one for one in self.notices if one.key != name]
@@ -872,7 +886,7 @@ class _ParsedRows:
         if step is None:
             step = tail.state.get("progress", {}).get("step", tail.state.get("steps", 0))
         if len(path) <= MAX_PATH_LENGTH:
-            key, name = self._find_node(tail.rank)
+            _, key, name = self.find_node(tail.rank)
             self.found.append(
                 Checkpoint(
                     **self._of, step=step, path=path, size_bytes=found.size_bytes, val_loss=found.val_loss, at=at,
@@ -883,12 +897,16 @@ class _ParsedRows:
             if not self._counts_event(tail, at):
                 self.untold.add(path)
 
-    def _find_node(self, rank: int) -> tuple[str, str]:
-        """Return the id and the name of the environment that has the rank."""
+    def find_node(self, rank: int) -> NodePlace:
+        """Return the node that has the rank."""
         if self._places is None:
-            rows = Node.objects.filter(task_id=self._task_id).values_list("environment_id", "name", "processes")
-            self._places = [(key or name, name) for key, name, processes in rows for _ in range(processes)]
-        return self._places[rank] if rank < len(self._places) else ("", "")
+            rows = Node.objects.filter(task_id=self._task_id).order_by("node_rank")
+            self._places = [
+                NodePlace(place, key or name, name)
+                for place, (key, name, processes) in enumerate(rows.values_list("environment_id", "name", "processes"))
+                for _ in range(processes)
+            ]
+        return self._places[rank] if rank < len(self._places) else NodePlace(0, "", "")
 
     def join_found(self) -> list[Checkpoint]:
         """Return the rows of found checkpoints, without those that the script announces itself: what it says of them
