@@ -1,0 +1,126 @@
+"""Where curves part, on generated ones whose truth is known."""
+
+import numpy as np
+import pytest
+
+from fermi.runs.divergence import MIN_POINTS, Basis, Curve, Verdict, find_divergence
+
+STEPS = 2000
+PAIRS = 100
+
+
+def make(
+    seed: int, *, points: int = STEPS, noise: float = 0.05, correlation: float = 0.0, wander: float = 0.0,
+    change_at: float | None = None, change: float = 0.0, slope: float = 0.0, spikes: bool = False,
+) -> Curve:  # fmt: skip
+    """Return a loss curve with a power law, noise (an autoregression of first order), an offset of the seed's own that
+    wanders slowly, and a change after a share of the steps: a jump, and a slope over the rest."""
+    random = np.random.default_rng(seed)
+    place = np.linspace(0.0, 1.0, points)
+    steps = np.arange(1, points + 1) * 10
+    values = 1.5 + 2.0 * (1 + 50 * place) ** -0.5
+    white = random.normal(0.0, noise * np.sqrt(1 - correlation**2), points) * (1.0 + 2.0 * np.exp(-8 * place))
+    for n in range(1, points):
+        white[n] += correlation * white[n - 1]
+    values = values + white + wander * np.cumsum(random.normal(0, 1, points)) / np.sqrt(points)
+    if spikes:
+        values[random.integers(0, points, points // 100)] += 2.0
+    if change_at is not None:
+        after = place >= change_at
+        values = values + after * (change + slope * (place - change_at))
+    return [*zip(steps.tolist(), values.tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("points", [60, 400, STEPS])
+@pytest.mark.parametrize(("correlation", "spikes"), [(0.0, False), (0.0, True), (0.5, False), (0.8, True)])
+def test_curves_of_the_same_distribution_never_part(points: int, correlation: float, spikes: bool) -> None:
+    parted = [
+        seed for seed in range(PAIRS)
+        if find_divergence(
+            make(2 * seed, points=points, correlation=correlation, spikes=spikes),
+            make(2 * seed + 1, points=points, correlation=correlation, spikes=spikes),
+        ).verdict is Verdict.PARTED
+    ]  # fmt: skip
+    assert parted == []
+
+
+@pytest.mark.parametrize("sisters", [2, 3, 5])
+def test_seeds_that_wander_do_not_part_where_sister_runs_say_that_they_do(sisters: int) -> None:
+    parted = []
+    for pair in range(PAIRS):
+        left, right, *others = (make(1000 * pair + n, wander=0.2, correlation=0.5) for n in range(sisters + 1))
+        found = find_divergence(left, right, [left, *others])
+        assert (found.basis, found.sisters) == (Basis.SISTERS, sisters)
+        parted += [pair] if found.verdict is Verdict.PARTED else []
+    assert parted == []
+
+
+@pytest.mark.parametrize(("correlation", "change"), [(0.0, 0.3), (0.5, 0.5)])
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.8])
+def test_a_jump_is_found_within_three_percent_of_its_step(at: float, correlation: float, change: float) -> None:
+    for seed in range(20):
+        left = make(2 * seed, correlation=correlation)
+        right = make(2 * seed + 1, correlation=correlation, change_at=at, change=change)
+        found = find_divergence(left, right)
+        assert found.verdict is Verdict.PARTED
+        assert found.step is not None
+        assert abs(found.step - at * STEPS * 10) <= 0.03 * STEPS * 10
+        assert found.left is not None
+        assert found.right is not None
+        assert found.margin is not None
+        assert 0.6 * change < found.right - found.left < 1.4 * change
+        assert found.margin < change
+
+
+def test_a_slow_change_is_found_once_it_exceeds_the_noise() -> None:
+    for seed in range(20):
+        found = find_divergence(make(2 * seed), make(2 * seed + 1, change_at=0.4, slope=1.0))
+        assert found.step is not None
+        assert 0.4 * STEPS * 10 <= found.step <= 0.55 * STEPS * 10
+
+
+def test_a_true_change_is_found_with_sister_runs() -> None:
+    for seed in range(20):
+        left, right = make(100 * seed, wander=0.02), make(100 * seed + 1, wander=0.02, change_at=0.5, change=0.6)
+        found = find_divergence(left, right, [left, *(make(100 * seed + n, wander=0.02) for n in range(2, 6))])
+        assert found.basis is Basis.SISTERS
+        assert found.step is not None
+        assert abs(found.step - 0.5 * STEPS * 10) <= 0.03 * STEPS * 10
+
+
+def test_nothing_is_claimed_of_too_few_points() -> None:
+    left, right = make(1, points=MIN_POINTS - 1), make(2, points=MIN_POINTS - 1, change_at=0.0, change=9.0)
+    assert find_divergence(left, right).verdict is Verdict.TOO_FEW
+    assert find_divergence([], []).verdict is Verdict.TOO_FEW
+    assert find_divergence(left, []).verdict is Verdict.TOO_FEW
+    far = [(step + 10**6, value) for step, value in make(3)]
+    assert find_divergence(make(4), far).verdict is Verdict.TOO_FEW
+
+
+def test_the_same_values_are_the_same_until_they_differ() -> None:
+    left = make(5)
+    right = [(step, value + (0.5 if step > 5000 else 0.0)) for step, value in left]
+    found = find_divergence(left, right)
+    assert found.identical_until == 5000
+    assert found.step is not None
+    assert abs(found.step - 5000) <= 200
+    whole = find_divergence(left, left)
+    assert (whole.verdict, whole.identical_until) == (Verdict.TOGETHER, left[-1][0])
+
+
+def test_curves_may_have_other_steps_repeated_ones_and_values_that_are_no_numbers() -> None:
+    left = make(6)
+    right = [*make(7, change_at=0.5, change=0.5)[::3], (10, float("nan")), (20, float("inf"))]
+    found = find_divergence([*left, *left[100:200]], right)
+    assert found.step is not None
+    assert abs(found.step - 0.5 * STEPS * 10) <= 0.03 * STEPS * 10
+
+
+def test_a_constant_curve_has_no_noise() -> None:
+    flat = [(step, 1.0) for step in range(1, 101)]
+    assert find_divergence(flat, flat).verdict is Verdict.TOGETHER
+    changed = [(step, 1.0 if step <= 50 else 1.5) for step in range(1, 101)]
+    found = find_divergence(flat, changed)
+    assert found.verdict is Verdict.PARTED
+    assert found.step is not None
+    assert 45 <= found.step <= 55
