@@ -32,14 +32,14 @@ class NodePlace(NamedTuple):
 
 
 @dataclass(slots=True)
-class NodeFacts:
+class ReportedFacts:
     """Facts of a node that were read. `lists`: complete ones, by kind of their set."""
 
     values: dict[str, Any] = field(default_factory=dict)
     lists: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def store_facts(task_id: str, attempt: int, node: NodePlace, found: NodeFacts) -> None:
+def store_facts(task_id: str, attempt: int, node: NodePlace, found: ReportedFacts) -> None:
     """Add facts to those of a node. Call it in the transaction that stores what was read of its log."""
     if not found.values and not found.lists:
         return

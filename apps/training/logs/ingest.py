@@ -46,7 +46,7 @@ from apps.training.core import (
     wakeups,
 )
 from apps.training.core.engine_access import build_handle, get_backend
-from apps.training.core.facts import NodeFacts, NodePlace, store_facts
+from apps.training.core.facts import NodePlace, ReportedFacts, store_facts
 from apps.training.core.parameters import store_parameters
 from apps.training.logs import text_metrics
 from apps.training.models import Checkpoint, CheckpointSource, Event, LogCursor, MetricPoint, Node, Task, TaskMedia
@@ -651,7 +651,7 @@ class _ParsedRows:
         self.hidden: list[tuple[int, HiddenSeries]] = []
         self.parameters: dict[tuple[int, str], dict[str, ParameterValue]] = {}  # by rank and source
         self.media: dict[tuple[str, str, int], TaskMedia] = {}
-        self.facts: dict[int, NodeFacts] = {}  # by the rank that reported them
+        self.facts: dict[int, ReportedFacts] = {}  # by the rank that reported them
         self.replaced_media: list[tuple[str, str, int]] = []
         self.patterns: list[FoundPattern] = []
         self.losses: list[Finding | loss_anomalies.Resolved] = []
@@ -705,7 +705,7 @@ class _ParsedRows:
         return any(found)
 
     def _add_facts(self, tail: _LogTail, found: FoundFacts) -> None:
-        known = self.facts.setdefault(tail.rank, NodeFacts())
+        known = self.facts.setdefault(tail.rank, ReportedFacts())
         known.values |= found.values
         if found.part and (whole := FactParts(tail.state.setdefault("facts", {})).add(found.part)) is not None:
             known.lists[found.part.kind] = whole
