@@ -56,10 +56,10 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The result. `step`: where the curves part; `left`, `right`: averages shortly behind it; `margin`: what they had to differ by;
-    all None unless they have parted. `points`: of the curve that has fewer, in the range that both have. `sisters`: how
-    many runs the noise is known from. `identical_until`: the last step up to which all values are the same, where at
-    least MIN_IDENTICAL_POINTS are."""
+    """The result. `step`: where the curves part; `left`, `right`: averages shortly behind it; `margin`: what they had
+    to differ by; all None unless they have parted. `points`: of the curve that has fewer, in the range that both have.
+    `sisters`: how many runs the noise is known from. `identical_until`: the last step up to which all values are the
+    same, where at least MIN_IDENTICAL_POINTS are."""
 
     verdict: Verdict
     basis: Basis
