@@ -11,16 +11,30 @@ from apps.training.core.engine_access import (
     list_clusters_with_queue,
     reveal_secrets,
 )
+from apps.training.core.facts import list_newest_facts
+from apps.training.core.log_patterns import apply_patterns
 from apps.training.core.metric_curves import Curve, CurveReader, Span
 from apps.training.core.release import list_current_holds, list_unbooked_usage
 from apps.training.core.summaries import rebuild_summaries
 from apps.training.core.wakeups import enqueue_task, enqueue_tasks, enqueue_waiting_tasks
-from apps.training.models import Attempt, Finding, MetricSummary, Node, Task, TaskMedia, TaskParameter, TraceExport
+from apps.training.models import (
+    Attempt,
+    AttemptFacts,
+    Finding,
+    MetricPoint,
+    MetricSummary,
+    Node,
+    Task,
+    TaskMedia,
+    TaskParameter,
+    TraceExport,
+)
 from apps.training.presenters.selectors import select_brief_columns, serialize_brief
 from apps.training.presenters.task_presenter import (
     REASON_COLUMNS,
     describe_common_reason,
     explain_task,
+    serialize_batch,
     serialize_problem,
     serialize_reason,
     serialize_warning,
@@ -33,7 +47,7 @@ from apps.training.services.actions import delete_task, find_task, stop_task
 from apps.training.services.create import draft_request, submit_request
 from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, render_draft
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, STATES_WITH_ATTEMPT, TaskKind, TaskState
-from apps.training.usage.report import UsageTotals, sum_task_usage
+from apps.training.usage.report import UsageTotals, report_task_usage, sum_task_usage
 
 __all__ = [
     "ACTIVE_STATES",
@@ -42,9 +56,11 @@ __all__ = [
     "REASON_COLUMNS",
     "STATES_WITH_ATTEMPT",
     "Attempt",
+    "AttemptFacts",
     "Curve",
     "CurveReader",
     "Finding",
+    "MetricPoint",
     "MetricSummary",
     "Node",
     "Span",
@@ -55,6 +71,7 @@ __all__ = [
     "TaskState",
     "TraceExport",
     "UsageTotals",
+    "apply_patterns",
     "build_handle",
     "delete_task",
     "describe_common_reason",
@@ -70,13 +87,16 @@ __all__ = [
     "list_clusters_with_queue",
     "list_current_holds",
     "list_holders",
+    "list_newest_facts",
     "list_unbooked_usage",
     "mask_secrets",
     "read_task_telemetry",
     "rebuild_summaries",
     "render_draft",
+    "report_task_usage",
     "reveal_secrets",
     "select_brief_columns",
+    "serialize_batch",
     "serialize_brief",
     "serialize_problem",
     "serialize_reason",

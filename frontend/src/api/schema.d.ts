@@ -1825,6 +1825,26 @@ export interface paths {
         patch: operations["changeRun"];
         trace?: never;
     };
+    "/api/v1/runs/{task_id}/facts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Return what the nodes of an attempt reported that they ran with: interpreter, packages, machine, and the
+         *     names of variables.
+         */
+        get: operations["getRunFacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/runs/bulk": {
         parameters: {
             query?: never;
@@ -1891,6 +1911,26 @@ export interface paths {
         };
         /** @description Return what a query over runs can be continued with at a position. */
         get: operations["completeRunQuery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/differences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Return what differs between two tasks, the likeliest cause of another result first, and the step at which
+         *     their curves part beyond the noise.
+         */
+        get: operations["getRunDifferences"];
         put?: never;
         post?: never;
         delete?: never;
@@ -3459,6 +3499,43 @@ export interface components {
                 [key: string]: string;
             };
         };
+        ComparisonText: {
+            code: string;
+            message: string;
+            /** @description why it matters, or what to do; may be empty */
+            hint: string;
+        };
+        CurveDivergence: {
+            code: string;
+            message: string;
+            /** @description why it matters, or what to do; may be empty */
+            hint: string;
+            metric: string;
+            /** @description too_few: nothing is claimed */
+            verdict: components["schemas"]["DivergenceVerdict"];
+            /** @description own: the short-range noise of the curves themselves */
+            basis: components["schemas"]["DivergenceBasis"];
+            /** @description runs that differ in the seed alone, from which the noise is known */
+            sisters: number;
+            /** @description in the range of steps that both have, of the curve with fewer */
+            points: number;
+            /** @description at which they part; null: they do not */
+            step: number | null;
+            /**
+             * Format: double
+             * @description average shortly behind that step
+             */
+            left: number | null;
+            /** Format: double */
+            right: number | null;
+            /**
+             * Format: double
+             * @description what they had to differ by
+             */
+            margin: number | null;
+            /** @description the step up to which all values are the same */
+            identicalUntil: number | null;
+        };
         DatasetCreateRequest: {
             name: string;
             description?: string;
@@ -3570,6 +3647,13 @@ export interface components {
             /** @description rules to try; without it, those of the project */
             text?: string;
         };
+        DifferingRun: {
+            taskId: string;
+            taskName: string;
+            status: components["schemas"]["TaskState"];
+            /** Format: date-time */
+            createdAt: string;
+        };
         DistributedConfigRequest: {
             /** @default true */
             enabled?: boolean;
@@ -3638,6 +3722,10 @@ export interface components {
             /** @description number of processes, not of nodes */
             worldSize: number;
         };
+        /** @enum {string} */
+        DivergenceBasis: "sisters" | "own";
+        /** @enum {string} */
+        DivergenceVerdict: "parted" | "together" | "too_few";
         DoorRequest: {
             /** @default  */
             door?: string;
@@ -4457,6 +4545,10 @@ export interface components {
             /** @default HEAD */
             revision?: string;
             secret?: string | null;
+        };
+        GpuCount: {
+            type: string;
+            count: number;
         };
         GpuMemory: {
             index: number;
@@ -5314,6 +5406,30 @@ export interface components {
              */
             zone?: string | null;
         };
+        /** @description What a node reported; a text that it did not report is empty. */
+        NodeFactsItem: {
+            nodeRank: number;
+            name: string;
+            python: string;
+            /** @description the interpreter of its ranks */
+            executable: string;
+            /** @description that PyTorch was built for */
+            cuda: string;
+            rocm: string;
+            driver: string;
+            kernel: string;
+            cpu: string;
+            cores: number | null;
+            /** @description of the machine */
+            gpus: components["schemas"]["GpuCount"][];
+            /** @description of a task without a code snapshot */
+            script: components["schemas"]["ScriptFact"] | null;
+            /** @description of the script's folder */
+            commit: string;
+            branch: string;
+            packageSetId: string | null;
+            variables: components["schemas"]["VariableFact"][];
+        };
         NotSelectableReason: {
             code: string;
             message: string;
@@ -5655,6 +5771,10 @@ export interface components {
         };
         /** @enum {string} */
         PackageDifferenceKindEnum: "python" | "torch" | "nccl" | "cuda" | "hip" | "package";
+        PackageFact: {
+            name: string;
+            version: string;
+        };
         PackageInstallation: {
             environmentId: string;
             name: string;
@@ -5703,6 +5823,10 @@ export interface components {
             requirement: string;
             /** @description one of the environments has it */
             anywhere: boolean;
+        };
+        PackageSetItem: {
+            id: string;
+            packages: components["schemas"]["PackageFact"][];
         };
         PackagesCompared: {
             environments: components["schemas"]["PackagesEnvironment"][];
@@ -6621,6 +6745,55 @@ export interface components {
             /** @description false: the same request has more of it next time */
             complete: boolean;
         };
+        RunDifference: {
+            code: string;
+            message: string;
+            /** @description why it matters, or what to do; may be empty */
+            hint: string;
+            kind: components["schemas"]["RunDifferenceKind"];
+            /** @description of the parameter, package or variable; empty where there is one alone */
+            name: string;
+            /** @description empty: the run has none, or it is never shown (variables) */
+            left: string;
+            right: string;
+            /** @description 0 to 100: an order, no probability */
+            weight: number;
+        };
+        /** @enum {string} */
+        RunDifferenceKind: "data" | "code" | "script" | "revision" | "model" | "parameter" | "seed" | "batch" | "framework" | "setting" | "ranks" | "gpus" | "package" | "image" | "machine" | "variable" | "nodes" | "restarts" | "time";
+        RunDifferences: {
+            left: components["schemas"]["DifferingRun"];
+            right: components["schemas"]["DifferingRun"];
+            /** @description the likeliest cause of another result first */
+            differences: components["schemas"]["RunDifference"][];
+            /** @description further differences */
+            leftOut: number;
+            /** @description losses and scores that both runs have */
+            curves: components["schemas"]["CurveDivergence"][];
+            /** @description of the code snapshots, those that differ */
+            files: components["schemas"]["FileDifference"][];
+            filesLeftOut: number;
+            /** @description what could not be compared */
+            gaps: components["schemas"]["ComparisonText"][];
+        };
+        RunDifferencesEnvelope: {
+            data: components["schemas"]["RunDifferences"];
+            code: number;
+            message: string;
+        };
+        RunFactsAnswer: {
+            taskId: string;
+            /** @description null: none has reported any */
+            attempt: number | null;
+            nodes: components["schemas"]["NodeFactsItem"][];
+            /** @description each once, however many nodes have it */
+            packageSets: components["schemas"]["PackageSetItem"][];
+        };
+        RunFactsAnswerEnvelope: {
+            data: components["schemas"]["RunFactsAnswer"];
+            code: number;
+            message: string;
+        };
         /** @description Of the numbers of one column in a group; null: beyond what a number of JSON holds. */
         RunFigures: {
             /** Format: double */
@@ -6863,6 +7036,10 @@ export interface components {
         };
         /** @enum {string} */
         ScopeEnum: "me" | "project" | "platform";
+        ScriptFact: {
+            path: string;
+            sha256: string;
+        };
         SecretItem: {
             name: string;
             /** Format: date-time */
@@ -8369,6 +8546,11 @@ export interface components {
              * @description of the measured ones: weighed by utilisation
              */
             used: number;
+        };
+        VariableFact: {
+            name: string;
+            /** @description its value may be a secret, so it is never compared */
+            isSecret: boolean;
         };
         VersionCreateRequest: {
             path: string;
@@ -13303,6 +13485,38 @@ export interface operations {
             };
         };
     };
+    getRunFacts: {
+        parameters: {
+            query?: {
+                /** @description by default the newest that reported any */
+                attempt?: number;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunFactsAnswerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     changeRuns: {
         parameters: {
             query?: {
@@ -13415,6 +13629,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["RunCompletionEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getRunDifferences: {
+        parameters: {
+            query: {
+                /** @description id of a task */
+                left: string;
+                /** @description id of the task that it is compared with */
+                right: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDifferencesEnvelope"];
                 };
             };
             default: {

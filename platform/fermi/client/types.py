@@ -163,6 +163,15 @@ class ComparedParameter(TypedDict):
     """
 
 
+class ComparisonText(TypedDict):
+    code: str
+    message: str
+    hint: str
+    """
+    why it matters, or what to do; may be empty
+    """
+
+
 class DatasetCreateRequest(TypedDict):
     name: str
     description: NotRequired[str]
@@ -218,6 +227,12 @@ class DistributedInfo(TypedDict):
     """
     number of processes, not of nodes
     """
+
+
+DivergenceBasis: TypeAlias = Literal["sisters", "own"]
+
+
+DivergenceVerdict: TypeAlias = Literal["parted", "together", "too_few"]
 
 
 class DoorRequest(TypedDict):
@@ -644,6 +659,11 @@ class GitSource(TypedDict):
     url: str
     revision: NotRequired[str]
     secret: NotRequired[str | None]
+
+
+class GpuCount(TypedDict):
+    type: str
+    count: int
 
 
 class GpuMemory(TypedDict):
@@ -1304,6 +1324,11 @@ class OverviewTasks(TypedDict):
 PackageDifferenceKindEnum: TypeAlias = Literal["python", "torch", "nccl", "cuda", "hip", "package"]
 
 
+class PackageFact(TypedDict):
+    name: str
+    version: str
+
+
 PackageInstallationStateEnum: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
 
@@ -1341,6 +1366,11 @@ class PackageMissing(TypedDict):
     """
     one of the environments has it
     """
+
+
+class PackageSetItem(TypedDict):
+    id: str
+    packages: list[PackageFact]
 
 
 PackagesEnvironmentStateEnum: TypeAlias = Literal["looking", "known", "failed"]
@@ -2100,6 +2130,29 @@ class RunCurve(TypedDict):
     """
 
 
+RunDifferenceKind: TypeAlias = Literal[
+    "data",
+    "code",
+    "script",
+    "revision",
+    "model",
+    "parameter",
+    "seed",
+    "batch",
+    "framework",
+    "setting",
+    "ranks",
+    "gpus",
+    "package",
+    "image",
+    "machine",
+    "variable",
+    "nodes",
+    "restarts",
+    "time",
+]
+
+
 class RunFigures(TypedDict):
     """
     Of the numbers of one column in a group; null: beyond what a number of JSON holds.
@@ -2293,6 +2346,11 @@ class SceneFramework(TypedDict):
 
 
 ScopeEnum: TypeAlias = Literal["me", "project", "platform"]
+
+
+class ScriptFact(TypedDict):
+    path: str
+    sha256: str
 
 
 class SecretItem(TypedDict):
@@ -3023,6 +3081,14 @@ class UtilisationPoint(TypedDict):
     """
 
 
+class VariableFact(TypedDict):
+    name: str
+    isSecret: bool
+    """
+    its value may be a secret, so it is never compared
+    """
+
+
 class VersionCreateRequest(TypedDict):
     path: str
     name: NotRequired[str]
@@ -3521,6 +3587,49 @@ class ComparedRun(TypedDict):
     parameters: dict[str, str]
 
 
+class CurveDivergence(TypedDict):
+    code: str
+    message: str
+    hint: str
+    """
+    why it matters, or what to do; may be empty
+    """
+    metric: str
+    verdict: DivergenceVerdict
+    """
+    too_few: nothing is claimed
+    """
+    basis: DivergenceBasis
+    """
+    own: the short-range noise of the curves themselves
+    """
+    sisters: int
+    """
+    runs that differ in the seed alone, from which the noise is known
+    """
+    points: int
+    """
+    in the range of steps that both have, of the curve with fewer
+    """
+    step: int | None
+    """
+    at which they part; null: they do not
+    """
+    left: float | None
+    """
+    average shortly behind that step
+    """
+    right: float | None
+    margin: float | None
+    """
+    what they had to differ by
+    """
+    identicalUntil: int | None
+    """
+    the step up to which all values are the same
+    """
+
+
 class DatasetVersionItem(TypedDict):
     id: str
     datasetId: str
@@ -3539,6 +3648,13 @@ class DatasetVersionItem(TypedDict):
     of the training data followed by the validation data
     """
     error: VersionError | None
+    createdAt: str
+
+
+class DifferingRun(TypedDict):
+    taskId: str
+    taskName: str
+    status: TaskState
     createdAt: str
 
 
@@ -4271,6 +4387,44 @@ class MemoryHolder(TypedDict):
     """
 
 
+class NodeFactsItem(TypedDict):
+    """
+    What a node reported; a text that it did not report is empty.
+    """
+
+    nodeRank: int
+    name: str
+    python: str
+    executable: str
+    """
+    the interpreter of its ranks
+    """
+    cuda: str
+    """
+    that PyTorch was built for
+    """
+    rocm: str
+    driver: str
+    kernel: str
+    cpu: str
+    cores: int | None
+    gpus: list[GpuCount]
+    """
+    of the machine
+    """
+    script: ScriptFact | None
+    """
+    of a task without a code snapshot
+    """
+    commit: str
+    """
+    of the script's folder
+    """
+    branch: str
+    packageSetId: str | None
+    variables: list[VariableFact]
+
+
 class NoticeChannel(TypedDict):
     id: str
     name: str
@@ -4755,6 +4909,68 @@ RunCompletion = TypedDict(
         "items": list[RunCompletionItem],
     },
 )
+
+
+class RunDifference(TypedDict):
+    code: str
+    message: str
+    hint: str
+    """
+    why it matters, or what to do; may be empty
+    """
+    kind: RunDifferenceKind
+    name: str
+    """
+    of the parameter, package or variable; empty where there is one alone
+    """
+    left: str
+    """
+    empty: the run has none, or it is never shown (variables)
+    """
+    right: str
+    weight: int
+    """
+    0 to 100: an order, no probability
+    """
+
+
+class RunDifferences(TypedDict):
+    left: DifferingRun
+    right: DifferingRun
+    differences: list[RunDifference]
+    """
+    the likeliest cause of another result first
+    """
+    leftOut: int
+    """
+    further differences
+    """
+    curves: list[CurveDivergence]
+    """
+    losses and scores that both runs have
+    """
+    files: list[FileDifference]
+    """
+    of the code snapshots, those that differ
+    """
+    filesLeftOut: int
+    gaps: list[ComparisonText]
+    """
+    what could not be compared
+    """
+
+
+class RunFactsAnswer(TypedDict):
+    taskId: str
+    attempt: int | None
+    """
+    null: none has reported any
+    """
+    nodes: list[NodeFactsItem]
+    packageSets: list[PackageSetItem]
+    """
+    each once, however many nodes have it
+    """
 
 
 class RunsIn(TypedDict):

@@ -131,6 +131,9 @@ SPECTACULAR_SETTINGS = {
         "AttentionSubjectType": "apps.overview.api.serializers.ATTENTION_SUBJECTS",
         "CapacityEventKind": "apps.overview.api.serializers.CAPACITY_KINDS",
         "MediaKind": "apps.runs.api.series.KINDS",
+        "RunDifferenceKind": "apps.runs.api.differences.KIND_CHOICES",
+        "DivergenceVerdict": "apps.runs.api.differences.VERDICT_CHOICES",
+        "DivergenceBasis": "apps.runs.api.differences.BASIS_CHOICES",
     },
     "COMPONENT_SPLIT_REQUEST": False,  # what comes in and what goes out are different serializers anyway
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
