@@ -50,6 +50,18 @@ export const zh = {
       requirementsHint: "留空则看根目录的 uv.lock 或 requirements.txt；off 表示不安装；也可以写其中一个文件。",
     },
   },
+  differences: {
+    title: "差异",
+    none: "已知的内容没有差异。",
+    more: "还有 {{count, number}} 处",
+    leftOut: "另有 {{count, number}} 处差异没有列出。",
+    filesLeftOut: "另有 {{count, number}} 个有改动的文件没有列出。",
+    curves: "曲线",
+    gaps: "无法比较的内容",
+    identical: "到第 {{step, number}} 步为止，所有值完全相同。",
+    level: { likely: "很可能", possible: "可能", minor: "次要" },
+    verdict: { parted: "分开", together: "未分开", too_few: "数据点太少" },
+  },
   files: {
     title: "文件",
     project: "项目",
