@@ -50,6 +50,7 @@ COMMANDS = {
     "list": CommandEntry("tasks", "list_tasks"),
     "get": CommandEntry("tasks", "get"),
     "why": CommandEntry("why", "why"),
+    "diff": CommandEntry("diff", "diff", "fermi diff task-ga8rvfce3c task-k2m4x7w9qa"),
     "logs": CommandEntry("task_output", "logs"),
     "metrics": CommandEntry("task_output", "metrics"),
     "log-patterns": CommandEntry("log_patterns", "log_patterns"),

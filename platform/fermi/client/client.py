@@ -8,6 +8,7 @@ from fermi.client import config
 from fermi.client.accounts import Projects, Tokens
 from fermi.client.code import Code
 from fermi.client.costs import Costs
+from fermi.client.differences import Differences
 from fermi.client.drills import Drills
 from fermi.client.environments import Environments, EnvironmentTemplates
 from fermi.client.files import Files, Outputs
@@ -73,6 +74,7 @@ class Fermi:
         self.files = Files(self._transport)
         self.outputs = Outputs(self._transport)
         self.costs = Costs(self._transport)
+        self.differences = Differences(self._transport)
         self.notices = Notices(self._transport)
 
     def me(self) -> Me:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from fermi.metrics.points import parse_integer
 from fermi.schema import sanitize
@@ -46,13 +46,13 @@ def parse_facts(found: Any) -> FoundFacts | None:
     """Return the facts of a record; None if it has none. Never raises."""
     if not isinstance(found, dict):
         return None
-    values: dict[str, Any] = {name: _clean(found[name]) for name in TEXT_FACTS if _is_text(found.get(name))}
+    values: dict[str, Any] = {name: _clean(text) for name in TEXT_FACTS if _is_text(text := found.get(name))}
     cores = parse_integer(found.get("cores"))
     if cores is not None and 0 < cores < MAX_COUNT:
         values["cores"] = cores
     if gpus := _parse_gpus(found.get("gpus")):
         values["gpus"] = gpus
-    values |= {name: part for name, parse in _NESTED.items() if (part := parse(found.get(name)))}
+    values |= {name: nested for name, parse in _NESTED.items() if (nested := parse(found.get(name)))}
     part = _parse_part(found)
     return FoundFacts(values, part) if values or part else None
 
@@ -65,17 +65,19 @@ def _parse_gpus(found: Any) -> dict[str, int]:
 
 
 def _parse_script(found: Any) -> dict[str, str]:
-    if not isinstance(found, dict) or not _is_text(found.get("path")):
+    if not isinstance(found, dict):
         return {}
-    sha256 = found.get("sha256")
-    return {"path": _clean(found["path"]), "sha256": sha256} if _matches(_SHA256, sha256) else {}
+    path, sha256 = found.get("path"), found.get("sha256")
+    return {"path": _clean(path), "sha256": sha256} if _is_text(path) and _matches(_SHA256, sha256) else {}
 
 
 def _parse_git(found: Any) -> dict[str, str]:
-    if not isinstance(found, dict) or not _matches(_COMMIT, found.get("commit")):
+    if not isinstance(found, dict):
         return {}
-    branch = found.get("branch")
-    return {"commit": found["commit"], **({"branch": _clean(branch)} if _is_text(branch) else {})}
+    commit, branch = found.get("commit"), found.get("branch")
+    if not _matches(_COMMIT, commit):
+        return {}
+    return {"commit": commit, **({"branch": _clean(branch)} if _is_text(branch) else {})}
 
 
 _NESTED = {"script": _parse_script, "git": _parse_git}
@@ -91,18 +93,18 @@ def _parse_part(found: dict[str, Any]) -> FactPart | None:
         return None
     items: dict[str, str] = {}
     if kind == PACKAGES and isinstance(content, str):
-        items = {found[1]: found[2] for word in content.split()[:MAX_PART_ITEMS] if (found := _PACKAGE.fullmatch(word))}
+        items = {one[1]: one[2] for word in content.split()[:MAX_PART_ITEMS] if (one := _PACKAGE.fullmatch(word))}
     elif kind == VARIABLES and isinstance(content, dict):
         named = list(content.items())[:MAX_PART_ITEMS]
         items = {name: value for name, value in named if _VARIABLE.fullmatch(name) and _matches(_HASH, value)}
     return FactPart(kind, key, place, count, items)
 
 
-def _matches(pattern: re.Pattern[str], value: Any) -> bool:
+def _matches(pattern: re.Pattern[str], value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: Any) -> TypeGuard[str]:
     return isinstance(value, str) and bool(value.strip())
 
 

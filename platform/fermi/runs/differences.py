@@ -217,16 +217,18 @@ def _awaits_value(word: str) -> bool:
     return word.startswith("-") and "=" not in word
 
 
-def _differ(kind: str, name: str, left: str, right: str, weight: int, code: str = "", **params: Any) -> Difference:
-    code = code or _CODES[kind]
-    shown = {"left": left or "–", "right": right or "–", **({"name": name} if name else {}), **params}
-    return Difference(kind, name, left, right, weight, code, shown)
+def _differ(
+    kind: str, name: str, values: Iterable[str], weight: int, code: str = "", params: Mapping[str, Any] | None = None
+) -> Difference:
+    left, right = values
+    shown = {"left": left or "–", "right": right or "–", **({"name": name} if name else {}), **(params or {})}
+    return Difference(kind, name, left, right, weight, code or _CODES[kind], shown)
 
 
 def _compare_one(kind: str, name: str, left: str, right: str) -> Iterator[Difference]:
     left, right = left[:MAX_VALUE_LENGTH], right[:MAX_VALUE_LENGTH]
     if left != right:
-        yield _differ(kind, name, left, right, _WEIGHTS[kind])
+        yield _differ(kind, name, (left, right), _WEIGHTS[kind])
 
 
 def _compare_code(left: RunFacts, right: RunFacts, files: Sequence[ChangedFile]) -> Iterator[Difference]:
@@ -237,12 +239,12 @@ def _compare_code(left: RunFacts, right: RunFacts, files: Sequence[ChangedFile])
         params = {"count": len(files), "files": f"{listed}, +{more}" if more > 0 else listed or "–"}
         shown = left.snapshot[:12], right.snapshot[:12]
         code = "DIFFERENCE_CODE" if left.snapshot and right.snapshot else "DIFFERENCE_CODE_SOURCE"
-        yield _differ(CODE, "", *shown, _WEIGHTS[CODE] if matters else _DOCUMENT_WEIGHT, code, **params)
+        yield _differ(CODE, "", shown, _WEIGHTS[CODE] if matters else _DOCUMENT_WEIGHT, code, params)
     elif left.script[1] != right.script[1] and all((left.script[1], right.script[1])):
         name = right.script[0]
-        yield _differ(SCRIPT, name, left.script[1][:12], right.script[1][:12], _WEIGHTS[SCRIPT])
+        yield _differ(SCRIPT, name, (left.script[1][:12], right.script[1][:12]), _WEIGHTS[SCRIPT])
     if left.commit and right.commit and left.commit != right.commit:
-        yield _differ(REVISION, "", left.commit[:12], right.commit[:12], _WEIGHTS[REVISION])
+        yield _differ(REVISION, "", (left.commit[:12], right.commit[:12]), _WEIGHTS[REVISION])
 
 
 def _compare_parameters(left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[Difference]:
@@ -251,20 +253,18 @@ def _compare_parameters(left: Mapping[str, str], right: Mapping[str, str]) -> It
         if are_equal(*values):
             continue
         if is_seed(name):
-            yield _differ(SEED, name, *values, _WEIGHTS[SEED])
+            yield _differ(SEED, name, values, _WEIGHTS[SEED])
             continue
         short = name.rpartition(".")[2]
         weight = _COSMETIC_WEIGHT if _COSMETIC.fullmatch(short) else _PARAMETER_WEIGHT
-        yield _differ(
-            PARAMETER, name, *values, _SHAPING_WEIGHT if _SHAPING.fullmatch(short) and weight > 25 else weight
-        )
+        yield _differ(PARAMETER, name, values, _SHAPING_WEIGHT if _SHAPING.fullmatch(short) and weight > 25 else weight)
 
 
 def _compare_settings(left: Mapping[str, str], right: Mapping[str, str]) -> Iterator[Difference]:
     for name in sorted(left.keys() | right.keys()):
         values = [run.get(name, "")[:MAX_VALUE_LENGTH] for run in (left, right)]
         if not are_equal(*values):
-            yield _differ(SETTING, name, *values, _WEIGHTS[SETTING])
+            yield _differ(SETTING, name, values, _WEIGHTS[SETTING])
 
 
 def _merge(nodes: Iterable[RunNode], values: Iterable[Mapping[str, str] | None]) -> dict[str, dict[str, list[str]]]:
@@ -299,7 +299,7 @@ def _compare_packages(left: Sequence[RunNode], right: Sequence[RunNode]) -> Iter
         if versions[0].keys() == versions[1].keys():
             continue
         shown = [_format_values(one) for one in versions]
-        yield _differ(PACKAGE, name, *shown, _weigh_package(name, *versions))
+        yield _differ(PACKAGE, name, shown, _weigh_package(name, *versions))
 
 
 def _weigh_package(name: str, left: Mapping[str, Any], right: Mapping[str, Any]) -> int:
@@ -317,7 +317,7 @@ def _compare_machines(left: Sequence[RunNode], right: Sequence[RunNode]) -> Iter
     for name, weight in _MACHINE_WEIGHTS.items():
         values = [run.get(name, {}) for run in merged]
         if all(values) and values[0].keys() != values[1].keys():
-            yield _differ(MACHINE, name, *map(_format_values, values), weight, _MACHINE_CODES[name])
+            yield _differ(MACHINE, name, map(_format_values, values), weight, _MACHINE_CODES[name])
 
 
 def _compare_variables(left: Sequence[RunNode], right: Sequence[RunNode]) -> Iterator[Difference]:
@@ -331,10 +331,10 @@ def _compare_variables(left: Sequence[RunNode], right: Sequence[RunNode]) -> Ite
             continue
         weight = 45 if _SHAPING_VARIABLE.fullmatch(name) else 20
         if all(values):
-            yield _differ(VARIABLE, name, "", "", weight)
+            yield _differ(VARIABLE, name, ("", ""), weight)
         else:
             code = "DIFFERENCE_VARIABLE_LEFT" if values[0] else "DIFFERENCE_VARIABLE_RIGHT"
-            yield _differ(VARIABLE, name, "", "", weight, code)
+            yield _differ(VARIABLE, name, ("", ""), weight, code)
 
 
 def _compare_restarts(left: RunFacts, right: RunFacts) -> Iterator[Difference]:
@@ -343,7 +343,7 @@ def _compare_restarts(left: RunFacts, right: RunFacts) -> Iterator[Difference]:
         return
     weight = _WEIGHTS[RESTARTS] if restarts[0] != restarts[1] else _WEIGHTS[RESTARTS] // 2
     lost = {"leftSteps": left.lost_steps, "rightSteps": right.lost_steps}
-    yield _differ(RESTARTS, "", *map(str, restarts), weight, **lost)
+    yield _differ(RESTARTS, "", map(str, restarts), weight, params=lost)
 
 
 def _compare_time(left: Mapping[str, float], right: Mapping[str, float]) -> Iterator[Difference]:
@@ -355,7 +355,7 @@ def _compare_time(left: Mapping[str, float], right: Mapping[str, float]) -> Iter
         shares = [run.get(part, 0.0) / total for run, total in zip((left, right), totals, strict=True)]
         if abs(shares[0] - shares[1]) >= MIN_TIME_SHARE:
             shown = (f"{share:.0%}" for share in shares)
-            yield _differ(TIME, part, *shown, _WEIGHTS[TIME], _TIME_CODES[part])
+            yield _differ(TIME, part, shown, _WEIGHTS[TIME], _TIME_CODES[part])
 
 
 def _format_count(count: int | None) -> str:
