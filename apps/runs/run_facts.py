@@ -26,7 +26,7 @@ MAX_PARAMETERS = 1000
 def read_run_facts(task: Task) -> RunFacts:
     """Return what is known of a run. `task`: with its dataset version and model."""
     job, reported = JobSpec.from_json(task.spec), list_newest_facts(task.pk)
-    values = next((row.values for row in reported if "script" in row.values), {})
+    values: dict[str, Any] = next((row.values for row in reported if "script" in row.values), {})
     code, script = job.code, values.get("script") or {}
     batch = serialize_batch(job) or {}
     usage = report_task_usage(task)

@@ -67,7 +67,7 @@ def read_curves(task_id: str, names: Iterable[str] | None = None) -> Curves:
     if rank is None:
         return {}
     rows = rows.filter(rank=rank).order_by("pk")
-    points = list(rows.values("step", "values", "pattern")[:MAX_CURVE_POINTS])
+    points = [dict(row) for row in rows.values("step", "values", "pattern")[:MAX_CURVE_POINTS]]
     wanted, found = set(names) if names is not None else None, defaultdict[str, list[tuple[int, float]]](list)
     for point in apply_patterns(task_id, points):
         for name, value in point["values"].items():

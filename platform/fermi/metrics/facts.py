@@ -68,14 +68,14 @@ def _parse_script(found: Any) -> dict[str, str]:
     if not isinstance(found, dict):
         return {}
     path, sha256 = found.get("path"), found.get("sha256")
-    return {"path": _clean(path), "sha256": sha256} if _is_text(path) and _matches(_SHA256, sha256) else {}
+    return {"path": _clean(path), "sha256": sha256} if _is_text(path) and _matches(sha256, _SHA256) else {}
 
 
 def _parse_git(found: Any) -> dict[str, str]:
     if not isinstance(found, dict):
         return {}
     commit, branch = found.get("commit"), found.get("branch")
-    if not _matches(_COMMIT, commit):
+    if not _matches(commit, _COMMIT):
         return {}
     return {"commit": commit, **({"branch": _clean(branch)} if _is_text(branch) else {})}
 
@@ -89,18 +89,18 @@ def _parse_part(found: dict[str, Any]) -> FactPart | None:
     if not kind or place is None or count is None or not 0 <= place < count <= MAX_PARTS:
         return None
     key, content = found.get("key"), found[kind]
-    if not _matches(_KEY, key):
+    if not _matches(key, _KEY):
         return None
     items: dict[str, str] = {}
     if kind == PACKAGES and isinstance(content, str):
         items = {one[1]: one[2] for word in content.split()[:MAX_PART_ITEMS] if (one := _PACKAGE.fullmatch(word))}
     elif kind == VARIABLES and isinstance(content, dict):
         named = list(content.items())[:MAX_PART_ITEMS]
-        items = {name: value for name, value in named if _VARIABLE.fullmatch(name) and _matches(_HASH, value)}
+        items = {name: value for name, value in named if _VARIABLE.fullmatch(name) and _matches(value, _HASH)}
     return FactPart(kind, key, place, count, items)
 
 
-def _matches(pattern: re.Pattern[str], value: Any) -> TypeGuard[str]:
+def _matches(value: Any, pattern: re.Pattern[str]) -> TypeGuard[str]:
     return isinstance(value, str) and pattern.fullmatch(value) is not None
 
 

@@ -9,7 +9,7 @@ What the ranks' interpreter is and what is installed for it, their probe reports
 files, in one thread, once the ranks run: a network file system may block, and must not block the runner.
 
 Of a variable the name is reported, with a hash of name and value; of one that may be a secret, the name alone. The
-task's own name and folder in a value are replaced, as they would differ in each run.
+task's own name and folder in a value are replaced, and the home folder: they would differ in each run, or on each node.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ AMD_DRIVER_FILE = "/sys/module/amdgpu/version"
 _DRIVER = re.compile(r"Kernel Module\D*(?:x86_64|aarch64)?\s+(\d+\.\d+(?:\.\d+)*)")
 _GPU_MODEL = re.compile(r"^Model:\s*(.+)$", re.MULTILINE)
 _CPU_MODEL = re.compile(r"^(?:model name|Model)\s*:\s*(.+)$", re.MULTILINE)
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|PRIVATE|COOKIE|SESSION|DSN|CERT", re.IGNORECASE)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|PRIVATE|COOKIE|SESSION|DSN", re.IGNORECASE)
 _ADDRESS_WITH_PASSWORD = re.compile(r"://[^/\s:@]{0,200}:[^/\s@]{1,500}@")
 _OF_ONE_RUN = re.compile(
-    r"FERMI_.*|_|PWD|OLDPWD|SHLVL|HOSTNAME|RANK|LOCAL_RANK|NODE_RANK|GROUP_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE"
+    r"FERMI_.*|_|PWD|OLDPWD|SHLVL|HOSTNAME|RANK|LOCAL_RANK|NODE_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_.*|ROLE_.*"
+    r"|TORCHELASTIC_.*|NCCL_RAS_ADDR|CUDA_VISIBLE_DEVICES|HOME"
     r"|MASTER_(?:ADDR|PORT)|SLURM.*|SRUN_.*|PMIX?_.*|OMPI_.*|KUBERNETES_.*|.*_SERVICE_(?:HOST|PORT.*)"
     r"|.*_PORT_\d+_(?:TCP|UDP).*|.*_PORT|TORCH_NCCL_DEBUG_INFO.*|INVOCATION_ID|JOURNAL_STREAM|XDG_.*|SSH_.*|TERM"
 )
@@ -107,7 +108,8 @@ def hash_variables(env: Mapping[str, str], hidden: Iterable[str], name: str, cwd
     """Return the variables that a user or an administrator has set, by name, at most MAX_VARIABLES: a hash of name and
     value, empty for a secret. `hidden`: names of secrets; `name`: the attempt's; `cwd`: the folder of its ranks."""
     secrets, found = set(hidden), dict[str, str]()
-    task = name.rpartition("-")[0] or name
+    task, home = name.rpartition("-")[0] or name, env.get("HOME") or cwd
+    home = home if len(home) > 1 else cwd
     for variable in sorted(env):
         if len(variable) > MAX_NAME_LENGTH or not variable.isascii() or _OF_ONE_RUN.fullmatch(variable):
             continue
@@ -115,7 +117,7 @@ def hash_variables(env: Mapping[str, str], hidden: Iterable[str], name: str, cwd
         if variable in secrets or _SECRET.search(variable) or _ADDRESS_WITH_PASSWORD.search(value):
             found[variable] = ""
         else:
-            plain = value.replace(cwd, "{cwd}").replace(name, "{run}").replace(task, "{task}")
+            plain = value.replace(cwd, "{cwd}").replace(home, "{home}").replace(name, "{run}").replace(task, "{task}")
             digest = hashlib.sha256(f"{variable}\0{plain}".encode(errors="surrogateescape"))
             found[variable] = digest.hexdigest()[:HASH_DIGITS]
         if len(found) >= MAX_VARIABLES:

@@ -41,9 +41,25 @@ def test_a_hash_tells_values_apart_and_not_runs() -> None:
     def hash_all(name: str, **env: str) -> dict[str, str]:
         return node_facts.hash_variables(env, ["HIDDEN"], name, f"/data/{name}")
 
-    one = hash_all("task-a-1", A="x", HOME="/data/task-a-1/home", OUT="/out/task-a", HIDDEN="h", RANK="0")
-    other = hash_all("task-b-2", A="y", HOME="/data/task-b-2/home", OUT="/out/task-b", HIDDEN="i", RANK="1")
-    assert one.keys() == other.keys() == {"A", "HOME", "OUT", "HIDDEN"}
+    one = hash_all(
+        "task-a-1",
+        A="x",
+        HOME="/homes/a",
+        HF_HOME="/homes/a/hf",
+        OUT="/data/task-a-1/out:/out/task-a",
+        HIDDEN="h",
+        RANK="0",
+    )
+    other = hash_all(
+        "task-b-2",
+        A="y",
+        HOME="/homes/b",
+        HF_HOME="/homes/b/hf",
+        OUT="/data/task-b-2/out:/out/task-b",
+        HIDDEN="i",
+        RANK="1",
+    )
+    assert one.keys() == other.keys() == {"A", "HF_HOME", "OUT", "HIDDEN"}
     assert {name for name in one if one[name] != other[name]} == {"A"}
     assert one["HIDDEN"] == ""
 

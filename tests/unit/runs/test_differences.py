@@ -62,7 +62,7 @@ def test_code_of_a_snapshot_and_code_of_nodes_differ_without_files() -> None:
 
 def test_a_script_that_is_in_no_snapshot_is_compared_by_its_hash() -> None:
     runs = [replace(RUN, snapshot="", script=("train.py", digest * 64)) for digest in "ab"]
-    assert [(one.kind, one.name) for one in list_differences(*runs)] == [("script", "train.py")]
+    assert [(one.kind, one.name) for one in list_differences(runs[0], runs[1])] == [("script", "train.py")]
     assert list_differences(runs[0], runs[0]) == []
 
 
@@ -82,7 +82,7 @@ def test_packages_weigh_by_what_they_do_and_how_far_they_jump(
     name: str, before: str, after: str, expected: int
 ) -> None:
     runs = [replace(RUN, nodes=node(packages={name: version})) for version in (before, after)]
-    assert [one.weight for one in list_differences(*runs)] == [expected]
+    assert [one.weight for one in list_differences(runs[0], runs[1])] == [expected]
 
 
 def test_packages_are_not_compared_where_a_run_has_not_reported_them() -> None:
