@@ -4,6 +4,9 @@ The rows (`Task`, `Attempt`, `Node`, `Finding`, …) are for queries: only train
 forbids other apps everything else of `apps.training`.
 """
 
+from apps.training.core.checkpoint_choice import find_newest_checkpoint
+from apps.training.core.code import rebuild_request
+from apps.training.core.curves import CurvePart, CurveSummary, find_summary, read_curve
 from apps.training.core.engine_access import (
     build_handle,
     filter_engine_scheduled,
@@ -14,6 +17,7 @@ from apps.training.core.engine_access import (
 from apps.training.core.facts import list_newest_facts
 from apps.training.core.log_patterns import apply_patterns
 from apps.training.core.metric_curves import Curve, CurveReader, Span
+from apps.training.core.redaction import redact_request
 from apps.training.core.release import list_current_holds, list_unbooked_usage
 from apps.training.core.summaries import rebuild_summaries
 from apps.training.core.wakeups import enqueue_task, enqueue_tasks, enqueue_waiting_tasks
@@ -45,6 +49,7 @@ from apps.training.reports.telemetry import list_holders
 from apps.training.reports.telemetry import read_task_series as read_task_telemetry
 from apps.training.services.actions import delete_task, find_task, stop_task
 from apps.training.services.create import draft_request, submit_request
+from apps.training.services.pause import pause_task, resume_task
 from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, render_draft
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, STATES_WITH_ATTEMPT, TaskKind, TaskState
 from apps.training.usage.report import UsageTotals, report_task_usage, sum_task_usage
@@ -58,7 +63,9 @@ __all__ = [
     "Attempt",
     "AttemptFacts",
     "Curve",
+    "CurvePart",
     "CurveReader",
+    "CurveSummary",
     "Finding",
     "MetricPoint",
     "MetricSummary",
@@ -81,6 +88,8 @@ __all__ = [
     "enqueue_waiting_tasks",
     "explain_task",
     "filter_engine_scheduled",
+    "find_newest_checkpoint",
+    "find_summary",
     "find_task",
     "get_backend",
     "get_failure_counts",
@@ -90,10 +99,15 @@ __all__ = [
     "list_newest_facts",
     "list_unbooked_usage",
     "mask_secrets",
+    "pause_task",
+    "read_curve",
     "read_task_telemetry",
+    "rebuild_request",
     "rebuild_summaries",
+    "redact_request",
     "render_draft",
     "report_task_usage",
+    "resume_task",
     "reveal_secrets",
     "select_brief_columns",
     "serialize_batch",

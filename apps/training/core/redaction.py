@@ -19,7 +19,7 @@ def find_hidden_variables(request: Mapping[str, Any], project: str, user: User |
     return found
 
 
-def redact_request(stored: Mapping[str, Any], project: str, user: User) -> Mapping[str, Any]:
-    """Return the task's request as `user` may read it."""
+def redact_request(stored: Mapping[str, Any], project: str, user: User | None) -> Mapping[str, Any]:
+    """Return the task's request as `user` may read it; None: as a viewer may."""
     found = find_hidden_variables(stored, project, user)
     return {**stored, "env": credentials.mask_secrets(stored["env"])} if found else stored

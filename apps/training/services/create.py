@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -19,10 +19,12 @@ from apps.training.services.code_source import DEFAULT_RETRY_CODE, RetryCode
 from fermi.planning.request import ParsedRequest, parse_request
 
 
-def submit_request(user: User, request: Mapping[str, Any]) -> Task:
-    """Create a task from a request that did not come through the API: of a group, or of a task that runs again. Raises
-    ProblemsError."""
-    return create_task(user, parse_request(request))
+def submit_request(
+    user: User, request: Mapping[str, Any], key: str | None = None, attach: Callable[[Task], None] | None = None
+) -> Task:
+    """Create a task from a request that did not come through the API: of a group, of a sweep, or of a task that runs
+    again. `key` and `attach` are those of `create_task`. Raises ProblemsError."""
+    return create_task(user, parse_request(request), key, attach=attach)
 
 
 def draft_request(user: User, request: Mapping[str, Any], task_id: str) -> TaskDraft:
@@ -37,13 +39,18 @@ def retry_task(user: User, task_id: str, code: RetryCode = DEFAULT_RETRY_CODE, s
 
 
 def create_task(
-    user: User, parsed: ParsedRequest, key: str | None = None, trace: Mapping[str, Any] | None = None
+    user: User,
+    parsed: ParsedRequest,
+    key: str | None = None,
+    trace: Mapping[str, Any] | None = None,
+    attach: Callable[[Task], None] | None = None,
 ) -> Task:
     """Create a task and return it.
 
     `key`: the Idempotency-Key; with the same request it returns the task that it created before, with another request
-    it raises ApiError 409. `trace`: the result of `trace_context.read_request_trace`. Raises ProblemsError with all
-    problems, and ApiError 403 without the role to create tasks.
+    it raises ApiError 409. `trace`: the result of `trace_context.read_request_trace`. `attach`: called with a new task
+    in the transaction that stores it, so that what belongs to the task is stored with it; if it raises, nothing is
+    stored. Raises ProblemsError with all problems, and ApiError 403 without the role to create tasks.
     """
     digest = hashlib.sha256(json.dumps(parsed.body, sort_keys=True).encode()).hexdigest() if key else ""
     if key and (before := _find_existing(user, key, digest)):
@@ -54,7 +61,10 @@ def create_task(
     access.require_role(user, draft.choice.project, Role.MEMBER)
     try:
         with transaction.atomic():
-            return _store_draft(user, draft, key, digest, trace_context.add_check_time(trace or {}))
+            task = _store_draft(user, draft, key, digest, trace_context.add_check_time(trace or {}))
+            if attach:
+                attach(task)
+            return task
     except IntegrityError:
         if key and (before := _find_existing(user, key, digest)):  # the same request came twice at the same time
             return before
