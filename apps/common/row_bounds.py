@@ -24,6 +24,7 @@ MAX_ROWS = {
     "run-views": 200,  # of a person, and of a project
     "saved-views": 100,  # of a person
     "secrets": 500,  # of a project
+    "sweeps": 2_000,  # of a project
     "tasks": 20_000,  # of a person, made within a day and not ended: trainings, pre-flight tests and drills each
     "worker-groups": 500,  # of a project
     "workers": 20_000,  # of a project

@@ -18,7 +18,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.scheduling.api.urls")),
     path("", include("apps.runs.api.urls")),
     path("", include("apps.workers.api.urls")),
-    path("", include("apps.runs.api.urls")),
+    path("", include("apps.sweeps.api.urls")),
     path("", include("apps.overview.api.urls")),
     path("", include("apps.environments.api.urls")),
     path("", include("apps.proxy.api.urls")),

@@ -48,7 +48,7 @@ BOUNDED = {
     "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "catalog.Dataset", "catalog.DatasetVersion",
     "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot", "doors.Entry", "environments.Hosted",
     "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload",
-    "notices.Channel", "notices.Rule", "runs.RunTag", "runs.RunView", "scheduling.Reservation",
+    "notices.Channel", "notices.Rule", "runs.RunTag", "runs.RunView", "scheduling.Reservation", "sweeps.Sweep",
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {
@@ -62,12 +62,12 @@ BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "common.ClockJump",
     "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
     "code.Blob", "environments.Event", "environments.Gpu", "environments.Run", "notices.Delivery", "notices.Incident",
-    "notices.Item", "overview.Hour", "runs.Position", "scheduling.Price", "scheduling.Usage", "telemetry.Block",
-    "training.Attempt", "training.AttemptFacts", "training.Checkpoint", "training.Event", "training.FactSet",
-    "training.Finding", "training.LogCursor", "training.LogPattern", "training.MetricBlock", "training.MetricPoint",
-    "training.MetricSummary", "training.Queue", "training.TaskMedia",
-    "training.TaskParameter", "training.Watch",
-    "workers.Channel", "workers.HostRun", "workers.Launch", "workers.Listening",
+    "notices.Item", "overview.Hour", "runs.Position", "scheduling.Price", "scheduling.Usage", "sweeps.Trial",
+    "telemetry.Block", "training.Attempt", "training.AttemptFacts", "training.Checkpoint", "training.Event",
+    "training.FactSet", "training.Finding", "training.LogCursor", "training.LogPattern", "training.MetricBlock",
+    "training.MetricPoint", "training.MetricSummary", "training.Queue", "training.TaskMedia",
+    "training.TaskParameter", "training.Watch", "workers.Channel", "workers.HostRun", "workers.Launch",
+    "workers.Listening",
     "workers.Order", "workers.Revision",
 }  # fmt: skip
 KEPT_FOR_EVER = {"accounts.AuditEvent"}

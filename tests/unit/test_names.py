@@ -16,7 +16,8 @@ FORMER = (
 """Names of the release before: processes that run now were started by them."""
 GENERATED = ("platform/fermi/client/types.py",)
 NOUNS = {
-    "deepspeed", "distributed", "downsampling", "encoding", "installed", "packing", "planning", "polling", "pricing",
+    "deepspeed", "distributed", "downsampling", "encoding", "installed", "packing", "planning", "polling",
+    "pricing", "pruning",
     "ranking", "scaling", "scheduling", "sharding", "tracing", "training", "untrusted",
 }  # fmt: skip
 """Words in -ing and -ed that are nouns of the field, and names of frameworks and of documented modules."""

@@ -2031,6 +2031,161 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sweeps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the sweeps of your projects, newest first. */
+        get: operations["listSweeps"];
+        put?: never;
+        /** @description Create a sweep: trials of one request with other parameters. The first ones start at once. */
+        post: operations["createSweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return one sweep with its best trial. */
+        get: operations["getSweep"];
+        put?: never;
+        post?: never;
+        /** @description Delete a sweep that has ended. The tasks of its trials stay. */
+        delete: operations["deleteSweep"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/clone-best": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Create a task with the parameters of the best trial, with more steps for example. */
+        post: operations["cloneBestTrial"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/importance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return how much each parameter matters for the objective (PED-ANOVA), as far as completed trials tell. */
+        get: operations["getSweepImportance"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Start no further trial; those that run go on. Repeating the request changes nothing. */
+        post: operations["pauseSweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Start trials again. Repeating the request changes nothing. */
+        post: operations["resumeSweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Stop a sweep and its trials. Repeating the request changes nothing. */
+        post: operations["stopSweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/trials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the trials of a sweep, each with why it waits, was paused, or ended as it did. */
+        get: operations["listSweepTrials"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Return what a sweep would do, and all that is wrong with it. Nothing is stored. */
+        post: operations["previewSweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/task-templates": {
         parameters: {
             query?: never;
@@ -3275,6 +3430,26 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @description When no further trial starts. Trials that run when `trials` is reached go on; all else stops them. */
+        BudgetRequest: {
+            /**
+             * @description how many there are at most
+             * @default null
+             */
+            trials?: number | null;
+            /** @default null */
+            gpuHours?: number | null;
+            /**
+             * @description in the platform's currency
+             * @default null
+             */
+            cost?: number | null;
+            /**
+             * @description ISO 8601; UTC if it has no offset
+             * @default null
+             */
+            endsAt?: string | null;
+        };
         CapacityEvent: {
             /** Format: date-time */
             at: string;
@@ -3360,6 +3535,28 @@ export interface components {
             reason: components["schemas"]["Reason"] | null;
             /** @description why these */
             reasons: components["schemas"]["WarningItem"][];
+        };
+        CloneBestRequest: {
+            taskName?: string;
+            /** @description in place of those of the trial */
+            hyperparameters?: {
+                [key: string]: unknown;
+            };
+            /** @description behind the script's other arguments */
+            args?: string[];
+            /**
+             * @description from the trial's newest checkpoint
+             * @default true
+             */
+            resume?: boolean;
+        };
+        ClonedTask: {
+            taskId: string;
+        };
+        ClonedTaskEnvelope: {
+            data: components["schemas"]["ClonedTask"];
+            code: number;
+            message: string;
         };
         ClusterCreateRequest: {
             name: string;
@@ -4546,6 +4743,8 @@ export interface components {
             revision?: string;
             secret?: string | null;
         };
+        /** @enum {string} */
+        GoalEnum: "minimize" | "maximize";
         GpuCount: {
             type: string;
             count: number;
@@ -5605,6 +5804,28 @@ export interface components {
             error: components["schemas"]["NoticeError"] | null;
         };
         NullEnum: null;
+        /**
+         * @description What is made small or large. `value`: which value of the metric's curve counts; `best` is the lowest one where
+         *         the goal is to minimize, else the highest one.
+         */
+        ObjectiveRequest: {
+            /**
+             * @description the name of a metric that the trials report
+             * @default
+             */
+            metric?: string;
+            /**
+             * @default minimize
+             * @enum {string}
+             */
+            goal?: "minimize" | "maximize";
+            /**
+             * @description which value of the metric's curve counts
+             * @default best
+             * @enum {string}
+             */
+            value?: "best" | "last" | "min" | "max";
+        };
         OldestWaiting: {
             taskId: string;
             name: string;
@@ -5891,6 +6112,14 @@ export interface components {
             message: string;
             hint: string;
         };
+        ParameterImportance: {
+            name: string;
+            /**
+             * Format: double
+             * @description of the differences between trials; all together are 1
+             */
+            share: number;
+        };
         ParameterItem: {
             name: string;
             value: string;
@@ -5901,6 +6130,40 @@ export interface components {
             number: number | null;
             /** @description `request`, or the name of the tracker that the script told */
             source: string;
+        };
+        /**
+         * @description A parameter, by one of `value`, `values`, and `min` with `max`. `when`: it exists only where each parameter that
+         *         is named here has the value, or one of the values.
+         */
+        ParameterRequest: {
+            /** @default null */
+            value?: unknown;
+            /** @default null */
+            values?: unknown[] | null;
+            /** @default null */
+            min?: number | null;
+            /** @default null */
+            max?: number | null;
+            /**
+             * @description of a range: its values are min, min + step, …
+             * @default null
+             */
+            step?: number | null;
+            /**
+             * @default linear
+             * @enum {string}
+             */
+            scale?: "linear" | "log";
+            /**
+             * @description float by default; int for whole numbers
+             * @default float
+             * @enum {string}
+             */
+            type?: "float" | "int";
+            /** @default {} */
+            when?: {
+                [key: string]: unknown;
+            };
         };
         /** @description Changes to a channel. What is left out stays as it is. */
         PatchedChannelChangeRequest: {
@@ -6327,6 +6590,41 @@ export interface components {
             itself: boolean;
             /** @description by what it was found */
             message: string;
+        };
+        /**
+         * @description How trials are ended early. `asha`: at the steps minSteps, minSteps × reduction, minSteps × reduction² … only the
+         *         best of 1/reduction go on, the others are paused; maxSteps is a whole training, by default the request's totalSteps.
+         *         `median`: at minSteps, and each `interval` steps from there, a trial that is worse than the median of the others is
+         *         stopped.
+         */
+        PruningRequest: {
+            /**
+             * @default none
+             * @enum {string}
+             */
+            method?: "none" | "asha" | "median";
+            /** @default 1 */
+            minSteps?: number;
+            /**
+             * @description of asha: the steps of a whole training
+             * @default null
+             */
+            maxSteps?: number | null;
+            /**
+             * @description of asha
+             * @default 3
+             */
+            reduction?: number;
+            /**
+             * @description of median; minSteps by default
+             * @default null
+             */
+            interval?: number | null;
+            /**
+             * @description of median: so many trials have to have reached a step
+             * @default 5
+             */
+            startTrials?: number;
         };
         QueueAhead: {
             /** @description null: a task that you may not see */
@@ -7218,6 +7516,244 @@ export interface components {
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
+        };
+        Sweep: {
+            id: string;
+            name: string;
+            projectId: string;
+            projectName: string;
+            owner: string;
+            status: components["schemas"]["SweepState"];
+            reason: components["schemas"]["Reason"] | null;
+            method: components["schemas"]["SweepMethod"];
+            metric: string;
+            goal: components["schemas"]["GoalEnum"];
+            trials: components["schemas"]["SweepTrialCounts"];
+            /** @description number of the best trial */
+            best: number | null;
+            /** Format: double */
+            bestValue: number | null;
+            /**
+             * Format: double
+             * @description of ended trials, and with a budget of the running ones, too
+             */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description null without a price
+             */
+            cost: number | null;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            endedAt: string | null;
+            allowedActions: components["schemas"]["SweepAction"][];
+            /** @description what it was created from */
+            spec: {
+                [key: string]: unknown;
+            };
+            bestTrial: components["schemas"]["SweepTrial"] | null;
+        };
+        /** @enum {string} */
+        SweepAction: "pause" | "resume" | "stop" | "delete" | "cloneBest";
+        SweepEnvelope: {
+            data: components["schemas"]["Sweep"];
+            code: number;
+            message: string;
+        };
+        SweepImportance: {
+            /** @description completed ones, from which it was computed */
+            trials: number;
+            items: components["schemas"]["ParameterImportance"][];
+        };
+        SweepImportanceEnvelope: {
+            data: components["schemas"]["SweepImportance"];
+            code: number;
+            message: string;
+        };
+        SweepItem: {
+            id: string;
+            name: string;
+            projectId: string;
+            projectName: string;
+            owner: string;
+            status: components["schemas"]["SweepState"];
+            reason: components["schemas"]["Reason"] | null;
+            method: components["schemas"]["SweepMethod"];
+            metric: string;
+            goal: components["schemas"]["GoalEnum"];
+            trials: components["schemas"]["SweepTrialCounts"];
+            /** @description number of the best trial */
+            best: number | null;
+            /** Format: double */
+            bestValue: number | null;
+            /**
+             * Format: double
+             * @description of ended trials, and with a budget of the running ones, too
+             */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description null without a price
+             */
+            cost: number | null;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            endedAt: string | null;
+            allowedActions: components["schemas"]["SweepAction"][];
+        };
+        SweepItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["SweepItem"][];
+        };
+        SweepItemPageEnvelope: {
+            data: components["schemas"]["SweepItemPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        SweepMethod: "tpe" | "random" | "grid" | "cmaes";
+        SweepPreview: {
+            problems: components["schemas"]["ProblemItem"][];
+            warnings: components["schemas"]["SweepWarning"][];
+            /** @description trials at most; null: other parts of the budget end it */
+            count: number | null;
+            /** @description of the first trials */
+            parameters: {
+                [key: string]: unknown;
+            }[];
+            /** @description of the first trial's task; null: none can be built */
+            request: {
+                [key: string]: unknown;
+            } | null;
+        };
+        SweepPreviewEnvelope: {
+            data: components["schemas"]["SweepPreview"];
+            code: number;
+            message: string;
+        };
+        /** @description A sweep. `request`: the task that each trial is, as POST /training-tasks has it. */
+        SweepRequest: {
+            /**
+             * @description required
+             * @default
+             */
+            name?: string;
+            /**
+             * @default {
+             *       "metric": "",
+             *       "goal": "minimize",
+             *       "value": "best"
+             *     }
+             */
+            objective?: components["schemas"]["ObjectiveRequest"];
+            /**
+             * @default tpe
+             * @enum {string}
+             */
+            method?: "tpe" | "random" | "grid" | "cmaes";
+            /** @default {} */
+            parameters?: {
+                [key: string]: components["schemas"]["ParameterRequest"];
+            };
+            /**
+             * @default {
+             *       "method": "none",
+             *       "minSteps": 1,
+             *       "maxSteps": null,
+             *       "reduction": 3,
+             *       "interval": null,
+             *       "startTrials": 5
+             *     }
+             */
+            pruning?: components["schemas"]["PruningRequest"];
+            /**
+             * @default {
+             *       "trials": null,
+             *       "gpuHours": null,
+             *       "cost": null,
+             *       "endsAt": null
+             *     }
+             */
+            budget?: components["schemas"]["BudgetRequest"];
+            /**
+             * @description trials that run at the same time
+             * @default 4
+             */
+            parallel?: number;
+            /** @default {} */
+            request?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @enum {string} */
+        SweepState: "running" | "paused" | "stopping" | "ended";
+        SweepTrial: {
+            number: number;
+            status: components["schemas"]["SweepTrialState"];
+            /** @description null: not made yet, or deleted */
+            taskId: string | null;
+            taskStatus: string | null;
+            parameters: {
+                [key: string]: unknown;
+            };
+            chosenBy: components["schemas"]["SweepMethod"];
+            /**
+             * Format: double
+             * @description the objective, as far as it is known
+             */
+            value: number | null;
+            valueStep: number | null;
+            /** @description the newest */
+            step: number | null;
+            /** @description how many comparisons it has passed */
+            rung: number;
+            marks: components["schemas"]["TrialMark"][];
+            /** @description why it waits, was paused, or ended as it did */
+            why: components["schemas"]["Reason"] | null;
+            /** Format: double */
+            gpuHours: number;
+            /** Format: double */
+            cost: number | null;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            startedAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+        };
+        SweepTrialCounts: {
+            total: number;
+            /** @description with those that wait */
+            running: number;
+            /** @description at a rung */
+            paused: number;
+            complete: number;
+            pruned: number;
+            failed: number;
+        };
+        SweepTrialPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["SweepTrial"][];
+        };
+        SweepTrialPageEnvelope: {
+            data: components["schemas"]["SweepTrialPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        SweepTrialState: "new" | "active" | "paused" | "stopping" | "complete" | "pruned" | "failed" | "stopped";
+        SweepWarning: {
+            code: string;
+            message: string;
+            /** @description what to do */
+            hint: string;
+            field: string;
         };
         TaskAttempt: {
             number: number;
@@ -8261,6 +8797,14 @@ export interface components {
         };
         /** @enum {string} */
         TreeEntryKindEnum: "folder" | "file" | "link";
+        TrialMark: {
+            step: number;
+            /**
+             * Format: double
+             * @description the objective as it was at this step
+             */
+            value: number;
+        };
         UploadCreateRequest: {
             path: string;
             /** Format: int64 */
@@ -13877,6 +14421,354 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSweeps: {
+        parameters: {
+            query?: {
+                ordering?: "createdAt" | "-createdAt" | "name" | "-name";
+                page?: number;
+                pageSize?: number;
+                /** @description id */
+                project?: string;
+                search?: string;
+                status?: ("running" | "paused" | "stopping" | "ended")[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createSweep: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SweepRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    cloneBestTrial: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CloneBestRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClonedTaskEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSweepImportance: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepImportanceEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    pauseSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    resumeSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    stopSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSweepTrials: {
+        parameters: {
+            query?: {
+                ordering?: "number" | "-number" | "value" | "-value" | "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                status?: ("new" | "active" | "paused" | "stopping" | "complete" | "pruned" | "failed" | "stopped")[];
+            };
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepTrialPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    previewSweep: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SweepRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepPreviewEnvelope"];
                 };
             };
             default: {

@@ -78,6 +78,26 @@ class AwayNode(TypedDict):
 AxisEnum: TypeAlias = Literal["step", "time", "relativeTime", "tokens", "samples", "gpuHours"]
 
 
+class BudgetRequest(TypedDict):
+    """
+    When no further trial starts. Trials that run when `trials` is reached go on; all else stops them.
+    """
+
+    trials: NotRequired[int | None]
+    """
+    how many there are at most
+    """
+    gpuHours: NotRequired[float | None]
+    cost: NotRequired[float | None]
+    """
+    in the platform's currency
+    """
+    endsAt: NotRequired[str | None]
+    """
+    ISO 8601; UTC if it has no offset
+    """
+
+
 CapacityEventKind: TypeAlias = Literal[
     "came",
     "went",
@@ -94,6 +114,26 @@ CapacityEventKind: TypeAlias = Literal[
 
 
 ChangeEnum: TypeAlias = Literal["added", "removed", "changed"]
+
+
+class CloneBestRequest(TypedDict):
+    taskName: NotRequired[str]
+    hyperparameters: NotRequired[dict[str, Any]]
+    """
+    in place of those of the trial
+    """
+    args: NotRequired[list[str]]
+    """
+    behind the script's other arguments
+    """
+    resume: NotRequired[bool]
+    """
+    from the trial's newest checkpoint
+    """
+
+
+class ClonedTask(TypedDict):
+    taskId: str
 
 
 class ClusterCreateRequest(TypedDict):
@@ -661,6 +701,9 @@ class GitSource(TypedDict):
     secret: NotRequired[str | None]
 
 
+GoalEnum: TypeAlias = Literal["minimize", "maximize"]
+
+
 class GpuCount(TypedDict):
     type: str
     count: int
@@ -1216,6 +1259,23 @@ class NoticeTry(TypedDict):
 NullEnum: TypeAlias = None
 
 
+class ObjectiveRequest(TypedDict):
+    """
+    What is made small or large. `value`: which value of the metric's curve counts; `best` is the lowest one where
+        the goal is to minimize, else the highest one.
+    """
+
+    metric: NotRequired[str]
+    """
+    the name of a metric that the trials report
+    """
+    goal: NotRequired[Literal["minimize", "maximize"]]
+    value: NotRequired[Literal["best", "last", "min", "max"]]
+    """
+    which value of the metric's curve counts
+    """
+
+
 class OpenFinding(TypedDict):
     code: str
     level: DiagnosisLevel
@@ -1397,6 +1457,14 @@ class PackagesReason(TypedDict):
     hint: str
 
 
+class ParameterImportance(TypedDict):
+    name: str
+    share: float
+    """
+    of the differences between trials; all together are 1
+    """
+
+
 class ParameterItem(TypedDict):
     name: str
     value: str
@@ -1408,6 +1476,28 @@ class ParameterItem(TypedDict):
     """
     `request`, or the name of the tracker that the script told
     """
+
+
+class ParameterRequest(TypedDict):
+    """
+    A parameter, by one of `value`, `values`, and `min` with `max`. `when`: it exists only where each parameter that
+        is named here has the value, or one of the values.
+    """
+
+    value: NotRequired[Any]
+    values: NotRequired[list[Any] | None]
+    min: NotRequired[float | None]
+    max: NotRequired[float | None]
+    step: NotRequired[float | None]
+    """
+    of a range: its values are min, min + step, …
+    """
+    scale: NotRequired[Literal["linear", "log"]]
+    type: NotRequired[Literal["float", "int"]]
+    """
+    float by default; int for whole numbers
+    """
+    when: NotRequired[dict[str, Any]]
 
 
 class PatchedChannelChangeRequest(TypedDict):
@@ -1806,6 +1896,34 @@ class ProposedResumeRule(TypedDict):
     message: str
     """
     by what it was found
+    """
+
+
+class PruningRequest(TypedDict):
+    """
+    How trials are ended early. `asha`: at the steps minSteps, minSteps × reduction, minSteps × reduction² … only the
+        best of 1/reduction go on, the others are paused; maxSteps is a whole training, by default the request's totalSteps.
+        `median`: at minSteps, and each `interval` steps from there, a trial that is worse than the median of the others is
+        stopped.
+    """
+
+    method: NotRequired[Literal["none", "asha", "median"]]
+    minSteps: NotRequired[int]
+    maxSteps: NotRequired[int | None]
+    """
+    of asha: the steps of a whole training
+    """
+    reduction: NotRequired[int]
+    """
+    of asha
+    """
+    interval: NotRequired[int | None]
+    """
+    of median; minSteps by default
+    """
+    startTrials: NotRequired[int]
+    """
+    of median: so many trials have to have reached a step
     """
 
 
@@ -2480,6 +2598,72 @@ class SummaryRequest(TypedDict):
     masterNode: NotRequired[str | None]
 
 
+SweepAction: TypeAlias = Literal["pause", "resume", "stop", "delete", "cloneBest"]
+
+
+class SweepImportance(TypedDict):
+    trials: int
+    """
+    completed ones, from which it was computed
+    """
+    items: list[ParameterImportance]
+
+
+SweepMethod: TypeAlias = Literal["tpe", "random", "grid", "cmaes"]
+
+
+class SweepRequest(TypedDict):
+    """
+    A sweep. `request`: the task that each trial is, as POST /training-tasks has it.
+    """
+
+    name: NotRequired[str]
+    """
+    required
+    """
+    objective: NotRequired[ObjectiveRequest]
+    method: NotRequired[Literal["tpe", "random", "grid", "cmaes"]]
+    parameters: NotRequired[dict[str, ParameterRequest]]
+    pruning: NotRequired[PruningRequest]
+    budget: NotRequired[BudgetRequest]
+    parallel: NotRequired[int]
+    """
+    trials that run at the same time
+    """
+    request: NotRequired[dict[str, Any]]
+
+
+SweepState: TypeAlias = Literal["running", "paused", "stopping", "ended"]
+
+
+class SweepTrialCounts(TypedDict):
+    total: int
+    running: int
+    """
+    with those that wait
+    """
+    paused: int
+    """
+    at a rung
+    """
+    complete: int
+    pruned: int
+    failed: int
+
+
+SweepTrialState: TypeAlias = Literal["new", "active", "paused", "stopping", "complete", "pruned", "failed", "stopped"]
+
+
+class SweepWarning(TypedDict):
+    code: str
+    message: str
+    hint: str
+    """
+    what to do
+    """
+    field: str
+
+
 class TaskAttempt(TypedDict):
     number: int
     masterPort: int
@@ -2882,6 +3066,14 @@ class TokenItem(TypedDict):
 
 
 TreeEntryKindEnum: TypeAlias = Literal["folder", "file", "link"]
+
+
+class TrialMark(TypedDict):
+    step: int
+    value: float
+    """
+    the objective as it was at this step
+    """
 
 
 class UploadCreateRequest(TypedDict):
@@ -5017,6 +5209,88 @@ class Scene(TypedDict):
     """
 
 
+class SweepItem(TypedDict):
+    id: str
+    name: str
+    projectId: str
+    projectName: str
+    owner: str
+    status: SweepState
+    reason: Reason | None
+    method: SweepMethod
+    metric: str
+    goal: GoalEnum
+    trials: SweepTrialCounts
+    best: int | None
+    """
+    number of the best trial
+    """
+    bestValue: float | None
+    gpuHours: float
+    """
+    of ended trials, and with a budget of the running ones, too
+    """
+    cost: float | None
+    """
+    null without a price
+    """
+    createdAt: str
+    endedAt: str | None
+    allowedActions: list[SweepAction]
+
+
+class SweepPreview(TypedDict):
+    problems: list[ProblemItem]
+    warnings: list[SweepWarning]
+    count: int | None
+    """
+    trials at most; null: other parts of the budget end it
+    """
+    parameters: list[dict[str, Any]]
+    """
+    of the first trials
+    """
+    request: dict[str, Any] | None
+    """
+    of the first trial's task; null: none can be built
+    """
+
+
+class SweepTrial(TypedDict):
+    number: int
+    status: SweepTrialState
+    taskId: str | None
+    """
+    null: not made yet, or deleted
+    """
+    taskStatus: str | None
+    parameters: dict[str, Any]
+    chosenBy: SweepMethod
+    value: float | None
+    """
+    the objective, as far as it is known
+    """
+    valueStep: int | None
+    step: int | None
+    """
+    the newest
+    """
+    rung: int
+    """
+    how many comparisons it has passed
+    """
+    marks: list[TrialMark]
+    why: Reason | None
+    """
+    why it waits, was paused, or ended as it did
+    """
+    gpuHours: float
+    cost: float | None
+    createdAt: str
+    startedAt: str | None
+    endedAt: str | None
+
+
 class TaskBrief(TypedDict):
     taskId: str
     taskName: str
@@ -5996,6 +6270,41 @@ class RunItem(TypedDict):
 
 class SnapshotTree(TypedDict):
     items: list[TreeEntry]
+
+
+class Sweep(TypedDict):
+    id: str
+    name: str
+    projectId: str
+    projectName: str
+    owner: str
+    status: SweepState
+    reason: Reason | None
+    method: SweepMethod
+    metric: str
+    goal: GoalEnum
+    trials: SweepTrialCounts
+    best: int | None
+    """
+    number of the best trial
+    """
+    bestValue: float | None
+    gpuHours: float
+    """
+    of ended trials, and with a budget of the running ones, too
+    """
+    cost: float | None
+    """
+    null without a price
+    """
+    createdAt: str
+    endedAt: str | None
+    allowedActions: list[SweepAction]
+    spec: dict[str, Any]
+    """
+    what it was created from
+    """
+    bestTrial: SweepTrial | None
 
 
 class TaskDetail(TypedDict):

@@ -9,7 +9,7 @@ from fermi.planning import plugins
 
 RESERVED_PATTERNS = (
     "RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|NODE_RANK|GROUP_RANK|GROUP_WORLD_SIZE|ROLE_.*",
-    "MASTER_ADDR|MASTER_PORT|FERMI_.*",
+    "MASTER_ADDR|MASTER_PORT|FERMI_(?!PARAM_|SWEEP_ID$|TRIAL$).*",  # these tell a script of the trial that it is
     "PET_.*|TORCHELASTIC_.*",  # torchrun's
 )
 """Variables of every framework. Each framework's own ones are reserved for all, too, because a job may try another

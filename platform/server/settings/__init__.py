@@ -103,6 +103,7 @@ INSTALLED_APPS = [
     "apps.training",
     "apps.runs",
     "apps.workers",
+    "apps.sweeps",
     "apps.proxy",
     "apps.overview",
 ]

@@ -103,6 +103,10 @@ SPECTACULAR_SETTINGS = {
     ],
     "ENUM_NAME_OVERRIDES": {
         "TaskState": "apps.training.api.serializers.STATES",
+        "SweepState": "apps.sweeps.api.serializers.STATES",
+        "SweepTrialState": "apps.sweeps.api.serializers.TRIAL_STATES",
+        "SweepMethod": "apps.sweeps.api.serializers.METHODS",
+        "SweepAction": "apps.sweeps.api.serializers.ACTIONS",
         "EnvironmentStatus": "apps.clusters.models.EnvironmentStatus",
         "EnvironmentKind": "apps.clusters.models.EnvironmentKind",
         "VersionStatus": "apps.catalog.models.VersionStatus",

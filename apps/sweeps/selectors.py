@@ -1,0 +1,59 @@
+"""Reads sweeps and their trials, as far as a user may see them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Count, Q, QuerySet
+
+from apps.accounts import access
+from apps.accounts.models import Role, User
+from apps.sweeps.models import Sweep, Trial
+from fermi.sweeps.decision import OPEN_STATES, TrialState
+
+
+def list_sweeps(user: User, filters: Mapping[str, Any]) -> QuerySet[Sweep]:
+    """Return the sweeps of the user's projects that match `filters`, newest first."""
+    rows = access.filter_visible(_query_sweeps(user), user)
+    if states := filters.get("status"):
+        rows = rows.filter(state__in=states)
+    if project := filters.get("project"):
+        rows = rows.filter(project=project)
+    if word := filters.get("search"):
+        rows = rows.filter(Q(name__icontains=word) | Q(pk__icontains=word))
+    return rows
+
+
+def get_sweep(user: User, sweep_id: str, role: Role = Role.VIEWER) -> Sweep:
+    """Return a sweep. Raises ApiError 404 if the user may not see it, 403 without `role` in its project."""
+    return access.get_object(_query_sweeps(user), user, sweep_id, role)
+
+
+def list_trials(sweep: Sweep, filters: Mapping[str, Any]) -> QuerySet[Trial]:
+    """Return the trials of a sweep that match `filters`."""
+    rows = Trial.objects.filter(sweep=sweep).select_related("task")
+    rows = rows.defer("task__spec", "task__request", "task__summary", "curve")
+    if states := filters.get("status"):
+        rows = rows.filter(state__in=states)
+    return rows
+
+
+def find_best_trial(sweep: Sweep) -> Trial | None:
+    """Return the best trial with its task; None while no trial has an objective."""
+    if sweep.best is None:
+        return None
+    return Trial.objects.filter(sweep=sweep, number=sweep.best).select_related("task__cluster").first()
+
+
+def _query_sweeps(user: User) -> QuerySet[Sweep]:
+    def count(states: Any) -> Count:
+        return Count("trials", filter=Q(trials__state__in=sorted(states)))
+
+    return Sweep.objects.select_related("owner", "project").annotate(
+        trial_count=Count("trials"),
+        open_count=count(OPEN_STATES),
+        paused_count=count({TrialState.PAUSED}),
+        complete_count=count({TrialState.COMPLETE}),
+        pruned_count=count({TrialState.PRUNED}),
+        failed_count=count({TrialState.FAILED}),
+        may_change=access.build_may_change_expression(user),
+    )
