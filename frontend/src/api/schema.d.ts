@@ -6592,10 +6592,10 @@ export interface components {
             message: string;
         };
         /**
-         * @description How trials are ended early. `asha`: at the steps minSteps, minSteps × reduction, minSteps × reduction² … only the
-         *         best of 1/reduction go on, the others are paused; maxSteps is a whole training, by default the request's totalSteps.
-         *         `median`: at minSteps, and each `interval` steps from there, a trial that is worse than the median of the others is
-         *         stopped.
+         * @description How trials are ended early. `asha`: at the steps minSteps, minSteps × reduction, minSteps × reduction² …
+         *         only the best of 1/reduction go on, the others are paused; maxSteps is a whole training, by default the
+         *         request's totalSteps. `median`: at minSteps, and each `interval` steps from there, a trial that is worse than
+         *         the median of the others is stopped.
          */
         PruningRequest: {
             /**

@@ -44,6 +44,7 @@ COMMANDS = {
     "recommend": CommandEntry("recommend", "recommend"),
     "preflight": CommandEntry("preflight", "preflight"),
     "drill": CommandEntry("drill", "drill"),
+    "sweep": CommandEntry("sweep", "sweep", "fermi sweep rates.yaml --request request.yaml --trials 20 --wait"),
     "scaling": CommandEntry("scaling", "scaling"),
     "preview": CommandEntry("submit", "preview"),
     "submit": CommandEntry("submit", "submit"),

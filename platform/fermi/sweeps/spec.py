@@ -48,10 +48,10 @@ class ObjectiveRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PruningRequest(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How trials are ended early. `asha`: at the steps minSteps, minSteps × reduction, minSteps × reduction² … only the
-    best of 1/reduction go on, the others are paused; maxSteps is a whole training, by default the request's totalSteps.
-    `median`: at minSteps, and each `interval` steps from there, a trial that is worse than the median of the others is
-    stopped."""
+    """How trials are ended early. `asha`: at the steps minSteps, minSteps × reduction, minSteps × reduction² …
+    only the best of 1/reduction go on, the others are paused; maxSteps is a whole training, by default the
+    request's totalSteps. `median`: at minSteps, and each `interval` steps from there, a trial that is worse than
+    the median of the others is stopped."""
 
     method: Annotated[Literal["none", "asha", "median"], describe_field(choices=["none", "asha", "median"])] = "none"
     min_steps: Annotated[int, Meta(ge=1, le=MAX_STEPS)] = 1

@@ -1,0 +1,162 @@
+"""Sweep files of other tools."""
+
+from typing import Any
+
+from fermi.sweeps.documents import convert_document
+from fermi.sweeps.spec import parse_sweep
+
+WANDB: dict[str, Any] = {
+    "program": "train.py",
+    "name": "sweepdemo",
+    "method": "bayes",
+    "metric": {"goal": "minimize", "name": "validation_loss"},
+    "parameters": {
+        "learning_rate": {"min": 0.0001, "max": 0.1, "distribution": "log_uniform_values"},
+        "batch_size": {"values": [16, 32, 64]},
+        "epochs": {"value": 5},
+        "layers": {"min": 1, "max": 4},
+        "dropout": {"min": 0.0, "max": 0.5},
+        "width": {"distribution": "q_uniform", "min": 8, "max": 64, "q": 8},
+    },
+    "early_terminate": {"type": "hyperband", "s": 2, "eta": 3, "max_iter": 27},
+    "run_cap": 30,
+}
+KATIB: dict[str, Any] = {
+    "apiVersion": "kubeflow.org/v1beta1",
+    "kind": "Experiment",
+    "metadata": {"namespace": "kubeflow", "name": "random"},
+    "spec": {
+        "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
+        "algorithm": {"algorithmName": "cmaes"},
+        "parallelTrialCount": 3,
+        "maxTrialCount": 12,
+        "parameters": [
+            {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "0.05"}},
+            {"name": "layers", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "5", "step": "2"}},
+            {"name": "optimizer", "parameterType": "categorical", "feasibleSpace": {"list": ["sgd", "adam"]}},
+            {"name": "size", "parameterType": "discrete", "feasibleSpace": {"list": ["16", "32"]}},
+        ],
+        "earlyStopping": {
+            "algorithmName": "medianstop",
+            "algorithmSettings": [{"name": "min_trials_required", "value": "2"}, {"name": "start_step", "value": "5"}],
+        },
+        "trialTemplate": {
+            "trialParameters": [{"name": "learningRate", "reference": "lr"}],
+            "trialSpec": {
+                "kind": "Job",
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "containers": [
+                                {
+                                    "name": "c",
+                                    "command": ["python3", "/opt/mnist.py"],
+                                    "args": ["--lr=${trialParameters.learningRate}", "--epochs=1"],
+                                }
+                            ]
+                        }
+                    }
+                },
+            },
+        },
+    },
+}
+
+
+def test_a_sweep_file_of_wandb_is_a_sweep_here() -> None:
+    body, problems = convert_document(WANDB)
+    assert problems == []
+    spec, problems = parse_sweep(body)
+    assert problems == []
+    assert (spec.method, spec.budget.trials, spec.objective.metric, spec.objective.statistic) == (
+        "tpe", 30, "validation_loss", "last",
+    )  # fmt: skip
+    kinds = {one.name: (one.kind, one.low, one.high, one.step, one.log, one.values) for one in spec.space}
+    assert kinds == {
+        "learning_rate": ("float", 0.0001, 0.1, None, True, ()),
+        "batch_size": ("choice", 0, 0, None, False, (16, 32, 64)),
+        "epochs": ("fixed", 0, 0, None, False, (5,)),
+        "layers": ("int", 1, 4, None, False, ()),
+        "dropout": ("float", 0, 0.5, None, False, ()),
+        "width": ("float", 8, 64, 8, False, ()),
+    }
+    assert (spec.pruning.method, spec.pruning.min_steps, spec.pruning.max_steps) == ("asha", 3, 27)
+    assert spec.request["entrypoint"] == {"script": "train.py", "args": ["${sweep.args}"]}
+
+
+def test_the_words_of_a_wandb_command_are_ours() -> None:
+    def convert(*words: str) -> Any:
+        body, problems = convert_document({**WANDB, "command": list(words)})
+        return body["request"]["entrypoint"], [problem.params["found"] for problem in problems]
+
+    plain = ("${env}", "${interpreter}", "${program}", "${args}")
+    assert convert(*plain) == ({"script": "train.py", "args": ["${sweep.args}"]}, [])
+    assert convert("${env}", "torchrun", "--nproc_per_node=2", "${program}", "${args_no_hyphens}") == (
+        {"command": ["torchrun", "--nproc_per_node=2", "train.py", "${sweep.pairs}"]}, [],
+    )  # fmt: skip
+    assert convert("python3", "run.py", "${args_no_boolean_flags}", "--fast")[0] == {
+        "script": "run.py", "args": ["${sweep.flags}", "--fast"],
+    }  # fmt: skip
+    assert convert("${program}", "${args_json_file}")[1] == ["${args_json_file}"]
+
+
+def test_an_experiment_of_katib_is_a_sweep_here() -> None:
+    body, problems = convert_document(KATIB)
+    assert problems == []
+    spec, problems = parse_sweep(body)
+    assert problems == []
+    assert (spec.name, spec.method, spec.parallel, spec.max_trials, spec.objective.statistic) == (
+        "random", "cmaes", 3, 12, "max",
+    )  # fmt: skip
+    kinds = {one.name: (one.kind, one.low, one.high, one.step, one.values) for one in spec.space}
+    assert kinds == {
+        "lr": ("float", 0.01, 0.05, None, ()),
+        "layers": ("int", 1, 5, 2, ()),
+        "optimizer": ("choice", 0, 0, None, ("sgd", "adam")),
+        "size": ("choice", 0, 0, None, (16, 32)),
+    }
+    assert (spec.pruning.method, spec.pruning.start_trials, spec.pruning.min_steps) == ("median", 2, 5)
+    assert spec.request["entrypoint"]["command"] == ["python3", "/opt/mnist.py", "--lr={lr}", "--epochs=1"]
+
+
+def test_what_has_no_equal_here_is_reported_all_at_once() -> None:
+    wandb = {
+        **WANDB,
+        "method": "custom",
+        "surprise": 1,
+        "parameters": {
+            "a": {"distribution": "normal", "mu": 0, "sigma": 1},
+            "b": {"values": [1, 2], "probabilities": [0.1, 0.9]},
+            "c": {"parameters": {"d": {"value": 1}}},
+        },
+        "early_terminate": {"type": "envelope"},
+    }
+    parts = {problem.params["part"] for problem in convert_document(wandb)[1]}
+    assert parts == {
+        "surprise", "method", "parameters.a.distribution", "parameters.b.probabilities", "parameters.c.parameters",
+        "early_terminate.type",
+    }  # fmt: skip
+    katib = {
+        "kind": "Experiment",
+        "spec": {
+            "algorithm": {"algorithmName": "enas"},
+            "objective": {"goal": 0.99},
+            "parameters": [{"name": "x", "parameterType": "unknown"}],
+            "earlyStopping": {"algorithmName": "other"},
+        },
+    }
+    assert {problem.params["part"] for problem in convert_document(katib)[1]} == {
+        "spec.algorithm.algorithmName", "spec.objective.goal", "spec.parameters.0.parameterType",
+        "spec.earlyStopping.algorithmName",
+    }  # fmt: skip
+
+
+def test_a_file_of_our_own_is_the_body_and_a_malformed_one_raises_nothing() -> None:
+    own = {"name": "x", "objective": {"metric": "m"}, "method": "tpe"}
+    assert convert_document(own) == (own, [])
+    for broken in (
+        {"method": None, "metric": 5, "parameters": 3, "command": 7},
+        {"method": "grid", "program": 5, "parameters": {1: 2}, "early_terminate": {"type": "hyperband"}},
+        {"kind": "Experiment", "spec": {"parameters": [1, None], "trialTemplate": {"trialSpec": {"containers": [1]}}}},
+    ):
+        assert parse_sweep(convert_document(broken)[0])[1]
