@@ -162,7 +162,7 @@ class SweepPass:
             self._update(**values)
 
     def _find_spent(self, trials: Sequence[Trial]) -> Spent | None:
-        use = SweepUse(len(trials), self._sweep.gpu_hours, self._sweep.cost)
+        use = SweepUse(len(trials), self._sweep.gpu_hours, self._sweep.cost, self._sweep.best_value)
         if spent := find_spent(self._spec, use, now().timestamp()):
             return spent
         if self._spec.method == "grid" and search.suggest_parameters(self._spec, (), len(trials), "") is None:

@@ -5825,6 +5825,11 @@ export interface components {
              * @enum {string}
              */
             value?: "best" | "last" | "min" | "max";
+            /**
+             * @description the sweep ends once a trial is as good
+             * @default null
+             */
+            target?: number | null;
         };
         OldestWaiting: {
             taskId: string;
@@ -7646,7 +7651,8 @@ export interface components {
              * @default {
              *       "metric": "",
              *       "goal": "minimize",
-             *       "value": "best"
+             *       "value": "best",
+             *       "target": null
              *     }
              */
             objective?: components["schemas"]["ObjectiveRequest"];

@@ -1274,6 +1274,10 @@ class ObjectiveRequest(TypedDict):
     """
     which value of the metric's curve counts
     """
+    target: NotRequired[float | None]
+    """
+    the sweep ends once a trial is as good
+    """
 
 
 class OpenFinding(TypedDict):

@@ -1,4 +1,4 @@
-"""When a sweep starts no further trial."""
+"""When a sweep starts no further trial: its budget is used up, or its target is reached."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,12 @@ from fermi.sweeps.spec import SweepSpec
 
 @dataclass(frozen=True, slots=True)
 class SweepUse:
-    """What the trials of a sweep used. `cost`: None without a price."""
+    """What the trials of a sweep used, and the best objective among them. `cost`: None without a price."""
 
     trials: int = 0
     gpu_hours: float = 0.0
     cost: float | None = None
+    best: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,11 @@ class Spent:
 
 
 def find_spent(spec: SweepSpec, use: SweepUse, moment: float) -> Spent | None:
-    """Return which part of the budget is used up; None while trials may start. `moment`: now, in unix seconds."""
+    """Return which part of the budget is used up, or that the target is reached; None while trials may start.
+    `moment`: now, in unix seconds."""
     budget = spec.budget
+    if spec.objective.is_reached(use.best):
+        return Spent("SWEEP_TARGET_REACHED", {"value": use.best, "target": spec.objective.target})
     if spec.ends_at is not None and moment >= spec.ends_at:
         return Spent("SWEEP_TIME_OVER", {"until": spec.ends_at})
     if budget.gpu_hours is not None and use.gpu_hours >= budget.gpu_hours:

@@ -2,6 +2,7 @@
 configuration" of its documentation) and the Experiment of Katib (kubeflow.org/v1beta1). What has no equal here is
 reported, never left out."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -10,6 +11,8 @@ from fermi.jobs.spec import Problem
 from fermi.sweeps.trial_request import ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD
 
 DEFAULT_NAME = "sweep"
+DEFAULT_BRACKETS, MAX_BRACKETS = 4, 20
+MAX_EXPONENT = 600
 _WANDB_KEYS = {
     "method", "metric", "parameters", "program", "command", "early_terminate", "run_cap", "name", "description",
     "project", "entity",
@@ -39,6 +42,7 @@ def convert_document(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 def _convert_wandb(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     problems = [_refuse(str(name), value) for name, value in document.items() if name not in _WANDB_KEYS]
     metric = _as_mapping(document.get("metric"))
+    target = {"target": metric["target"]} if metric.get("target") is not None else {}
     method = _WANDB_METHODS.get(str(document.get("method")))
     if method is None:
         problems.append(_refuse("method", document.get("method")))
@@ -53,6 +57,7 @@ def _convert_wandb(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Pr
             "metric": metric.get("name") or "",
             "goal": metric.get("goal") or "minimize",
             "value": "last",  # what its summary of a run has, unless the script defines otherwise
+            **target,
         },
         "method": method or "random",
         "parameters": parameters,
@@ -89,8 +94,10 @@ def _convert_wandb_parameter(at: str, found: Mapping[str, Any]) -> tuple[dict[st
             return {**converted, "step": found.get("q", 1)}, []
         case "log_uniform_values":
             return {**converted, "scale": "log"}, []
-        case "inv_log_uniform_values" | "log_uniform" | "q_log_uniform_values" | "normal" | "q_normal" | "log_normal":
-            return {}, [_refuse(f"{at}.distribution", kind)]
+        case "log_uniform":  # its bounds are exponents of e
+            low, high = _to_number(low), _to_number(high)
+            if low is not None and high is not None and max(abs(low), abs(high)) < MAX_EXPONENT:
+                return {"min": math.exp(low), "max": math.exp(high), "scale": "log"}, []
     return {}, [_refuse(f"{at}.distribution", kind)]
 
 
@@ -102,10 +109,11 @@ def _convert_hyperband(found: Any) -> tuple[dict[str, Any] | None, list[Problem]
     if rule.get("type") != "hyperband":
         return None, [_refuse("early_terminate.type", rule.get("type"))]
     reduction = int(_to_number(rule.get("eta", 3)) or 3)
-    if rule.get("min_iter") is not None:
-        pruning = {"method": "asha", "minSteps": rule["min_iter"], "reduction": reduction}
-        return ({**pruning, "maxSteps": rule["max_iter"]} if rule.get("max_iter") is not None else pruning), []
-    high, brackets = _to_number(rule.get("max_iter")), _to_number(rule.get("s")) or 1
+    low, high = _to_number(rule.get("min_iter")), _to_number(rule.get("max_iter"))
+    brackets = min(int(_to_number(rule.get("s")) or DEFAULT_BRACKETS), MAX_BRACKETS)
+    if low is not None:
+        last = low * reduction**brackets if high is None else high
+        return {"method": "asha", "minSteps": low, "maxSteps": last, "reduction": reduction}, []
     if high is None:
         return None, [_refuse("early_terminate", "min_iter, max_iter")]
     low = max(1, int(high / reduction**brackets))
@@ -136,8 +144,6 @@ def _convert_experiment(document: Mapping[str, Any]) -> tuple[dict[str, Any], li
     pruning: dict[str, Any] | None = None
     if method is None:
         problems.append(_refuse("spec.algorithm.algorithmName", algorithm.get("algorithmName")))
-    if objective.get("goal") is not None:
-        problems.append(_refuse("spec.objective.goal", objective["goal"]))
     parameters: dict[str, Any] = {}
     for index, one in enumerate(_as_list(spec.get("parameters"))):
         found = _as_mapping(one)
@@ -153,6 +159,7 @@ def _convert_experiment(document: Mapping[str, Any]) -> tuple[dict[str, Any], li
             "metric": objective.get("objectiveMetricName") or "",
             "goal": objective.get("type") or "minimize",
             "value": "best",
+            **({"target": objective["goal"]} if objective.get("goal") is not None else {}),
         },
         "method": method or "random",
         "parameters": parameters,

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct, structs
 from fermi.jobs import json_shape
 from fermi.jobs.spec import Problem
 from fermi.planning.request import describe_field
-from fermi.sweeps.space import Parameter, ParameterRequest, build_space, count_grid
+from fermi.sweeps.space import MAX_NUMBER, Parameter, ParameterRequest, build_space, count_grid
 
 MAX_TRIALS = 5_000
 MAX_PARALLEL = 256
@@ -35,6 +35,9 @@ class ObjectiveRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         Literal["best", "last", "min", "max"],
         describe_field("which value of the metric's curve counts", choices=["best", "last", "min", "max"]),
     ] = "best"
+    target: (
+        Annotated[float, describe_field("the sweep ends once a trial is as good", ge=-MAX_NUMBER, le=MAX_NUMBER)] | None
+    ) = None
 
     @property
     def statistic(self) -> str:
@@ -42,6 +45,10 @@ class ObjectiveRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         if self.value != "best":
             return self.value
         return "min" if self.goal == "minimize" else "max"
+
+    def is_reached(self, value: float | None) -> bool:
+        """Return True if a value is as good as the target."""
+        return self.target is not None and value is not None and not self.is_better(self.target, value)
 
     def is_better(self, one: float, other: float) -> bool:
         return one < other if self.goal == "minimize" else one > other

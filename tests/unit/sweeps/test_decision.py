@@ -182,6 +182,16 @@ def test_each_part_of_the_budget_ends_the_sweep(use: SweepUse, moment: float, co
     assert (spent and spent.code) == code
 
 
+@pytest.mark.parametrize(("goal", "reached", "short"), [("minimize", 0.5, 0.6), ("maximize", 0.6, 0.4)])
+def test_a_target_that_is_reached_ends_the_sweep(goal: str, reached: float, short: float) -> None:
+    spec = make_spec(objective={"metric": "m", "goal": goal, "target": 0.5})
+    spent = find_spent(spec, SweepUse(1, best=reached), 0)
+    assert spent
+    assert (spent.code, spent.stops) == ("SWEEP_TARGET_REACHED", True)
+    assert find_spent(spec, SweepUse(1, best=short), 0) is None
+    assert find_spent(spec, SweepUse(1), 0) is None
+
+
 def test_a_mark_is_the_objective_at_the_first_point_that_reaches_its_step() -> None:
     points = [(4, 3.0), (9, 1.0), (12, 2.0), (40, 5.0), (12, 0.5)]  # the last one after a restart
     best, last = ObjectiveRequest(metric="loss"), ObjectiveRequest(metric="loss", value="last")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from fermi.sweeps.documents import convert_document
 from fermi.sweeps.spec import parse_sweep
 
@@ -26,7 +28,7 @@ KATIB: dict[str, Any] = {
     "kind": "Experiment",
     "metadata": {"namespace": "kubeflow", "name": "random"},
     "spec": {
-        "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
+        "objective": {"type": "maximize", "objectiveMetricName": "accuracy", "goal": 0.99},
         "algorithm": {"algorithmName": "cmaes"},
         "parallelTrialCount": 3,
         "maxTrialCount": 12,
@@ -84,6 +86,20 @@ def test_a_sweep_file_of_wandb_is_a_sweep_here() -> None:
     assert spec.request["entrypoint"] == {"script": "train.py", "args": ["${sweep.args}"]}
 
 
+def test_hyperband_from_its_first_iteration_and_exponents_are_converted() -> None:
+    body, problems = convert_document(
+        {
+            **WANDB,
+            "parameters": {"lr": {"distribution": "log_uniform", "min": -4.6, "max": -2.3}},
+            "early_terminate": {"type": "hyperband", "min_iter": 5, "s": 2},
+        }
+    )
+    assert problems == []
+    assert body["pruning"] == {"method": "asha", "minSteps": 5, "maxSteps": 45, "reduction": 3}
+    assert body["parameters"]["lr"]["min"] == pytest.approx(0.01, rel=0.01)
+    assert parse_sweep(body)[1] == []
+
+
 def test_the_words_of_a_wandb_command_are_ours() -> None:
     def convert(*words: str) -> Any:
         body, problems = convert_document({**WANDB, "command": list(words)})
@@ -116,6 +132,7 @@ def test_an_experiment_of_katib_is_a_sweep_here() -> None:
         "size": ("choice", 0, 0, None, (16, 32)),
     }
     assert (spec.pruning.method, spec.pruning.start_trials, spec.pruning.min_steps) == ("median", 2, 5)
+    assert spec.objective.target == 0.99
     assert spec.request["entrypoint"]["command"] == ["python3", "/opt/mnist.py", "--lr={lr}", "--epochs=1"]
 
 
@@ -140,13 +157,12 @@ def test_what_has_no_equal_here_is_reported_all_at_once() -> None:
         "kind": "Experiment",
         "spec": {
             "algorithm": {"algorithmName": "enas"},
-            "objective": {"goal": 0.99},
             "parameters": [{"name": "x", "parameterType": "unknown"}],
             "earlyStopping": {"algorithmName": "other"},
         },
     }
     assert {problem.params["part"] for problem in convert_document(katib)[1]} == {
-        "spec.algorithm.algorithmName", "spec.objective.goal", "spec.parameters.0.parameterType",
+        "spec.algorithm.algorithmName", "spec.parameters.0.parameterType",
         "spec.earlyStopping.algorithmName",
     }  # fmt: skip
 
