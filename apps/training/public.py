@@ -19,7 +19,10 @@ from apps.training.core.log_patterns import apply_patterns
 from apps.training.core.metric_curves import Curve, CurveReader, Span
 from apps.training.core.redaction import redact_request
 from apps.training.core.release import list_current_holds, list_unbooked_usage
+from apps.training.core.run_tokens import PREFIX as RUN_TOKEN_PREFIX
+from apps.training.core.run_tokens import find_token_task, make_run_token
 from apps.training.core.summaries import rebuild_summaries
+from apps.training.core.tracked_values import record_tracked_parameters, record_tracked_values
 from apps.training.core.wakeups import enqueue_task, enqueue_tasks, enqueue_waiting_tasks
 from apps.training.models import (
     Attempt,
@@ -59,6 +62,7 @@ __all__ = [
     "FINAL_STATES",
     "PREVIEW_TASK_ID",
     "REASON_COLUMNS",
+    "RUN_TOKEN_PREFIX",
     "STATES_WITH_ATTEMPT",
     "Attempt",
     "AttemptFacts",
@@ -91,6 +95,7 @@ __all__ = [
     "find_newest_checkpoint",
     "find_summary",
     "find_task",
+    "find_token_task",
     "get_backend",
     "get_failure_counts",
     "list_clusters_with_queue",
@@ -98,12 +103,15 @@ __all__ = [
     "list_holders",
     "list_newest_facts",
     "list_unbooked_usage",
+    "make_run_token",
     "mask_secrets",
     "pause_task",
     "read_curve",
     "read_task_telemetry",
     "rebuild_request",
     "rebuild_summaries",
+    "record_tracked_parameters",
+    "record_tracked_values",
     "redact_request",
     "render_draft",
     "report_task_usage",
