@@ -33,6 +33,8 @@ MAX_TOKENS = 200  # of a person
 MAX_STREAMS = 100  # pages that follow a task, of a person in a web process
 MAX_CHANNELS = 200  # terminals, commands and tunnels, of a person in a web process
 
+MAX_ARTIFACT_BYTES = 5 << 30  # of a file that a script logs to MLflow's API
+
 HEARTBEAT_PATH = "/api/v1/workers/heartbeat"
 
 
@@ -54,6 +56,8 @@ BODY_LIMITS = (
     BodyLimit(
         "PUT", re.compile("/api/v1/projects/[^/]+/file-uploads/[^/]+/content"), lambda: settings.FILES_PIECE_BYTES, True
     ),
+    # an artifact of a run, as a script logs it
+    BodyLimit("PUT", re.compile("/mlflow/api/2.0/mlflow-artifacts/artifacts/.*"), lambda: MAX_ARTIFACT_BYTES, True),
     # the manifest of a snapshot of code: path, mode, size and hash of each file
     BodyLimit(
         "PUT",

@@ -16,6 +16,11 @@ MAX_ROWS = {
     "installations": 200,  # of a person, under way: packages into environments
     "files": 1_000_000,  # of a project, with its folders
     "join-tokens": 100,  # of a person
+    "mlflow-experiments": 1_000,  # of a project
+    "mlflow-model-versions": 10_000,  # of a registered model
+    "mlflow-models": 2_000,  # of a task: models that its script logs
+    "mlflow-registered-models": 2_000,  # of a project
+    "mlflow-runs": 2_000,  # of a task
     "models": 2_000,  # of a project
     "notice-channels": 50,  # of a person, a project or the platform
     "notice-rules": 100,  # of a person, a project or the platform

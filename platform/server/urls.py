@@ -34,6 +34,7 @@ admin.autodiscover()  # only who serves pages needs it: it imports half of the c
 urlpatterns = [
     path("api/v1/", include(api)),
     re_path("^api(/|$)", UnknownPathView.as_view()),
+    path("mlflow/", include("apps.mlflow.api.urls")),
     path("_allauth/", include("allauth.headless.urls")),
     path("auth/link/<str:secret>", sign_in_by_link),
     path("environments/<str:environment_id>/open", open_environment),
@@ -44,5 +45,5 @@ urlpatterns = [
     path("healthz", views.healthz),
     path("readyz", views.readyz),
     path("metrics", views.MetricsView.as_view()),
-    re_path(r"^(?!api/|_allauth/|admin/|static/|assets/)", views.serve_console),
+    re_path(r"^(?!api/|mlflow/|_allauth/|admin/|static/|assets/)", views.serve_console),
 ]

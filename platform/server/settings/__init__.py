@@ -102,6 +102,7 @@ INSTALLED_APPS = [
     "apps.code",
     "apps.training",
     "apps.runs",
+    "apps.mlflow",
     "apps.workers",
     "apps.sweeps",
     "apps.proxy",
