@@ -113,7 +113,7 @@ class MetricValue(models.Model):
     at = models.BigIntegerField()
 
     class Meta:
-        indexes = [models.Index(fields=["run", "key", "id"], name="mlflow_value_run")]
+        indexes = [models.Index(fields=["run", "key", "step"], name="mlflow_value_run")]
 
 
 class LoggedModel(models.Model):

@@ -59,7 +59,7 @@ def _serialize_run(
     found: FoundRun, entries: Mapping[tuple[str, str], dict[str, str]], metrics: list[Message]
 ) -> Message:
     info = serialize_run_info(found)
-    tags = {NAME_TAG: info["run_name"], "mlflow.user": info["user_id"], "fermi.taskId": found.task.pk}
+    tags = {NAME_TAG: info["run_name"], "mlflow.user": info["user_id"], "mlflow.fermi.taskId": found.task.pk}
     tags |= entries.get((found.id, EntryKind.TAG), {})
     row = found.row
     inputs = list(row.inputs) if row else []

@@ -24,7 +24,7 @@ class Mlflow:
         self.token, self.recorded = token, recorded
         self.client = Client(raise_request_exception=False)
 
-    def send(self, method: str, path: str, body: Any = None, **query: Any) -> Answer:
+    def send(self, method: str, path: str, body: Any = None, /, **query: Any) -> Answer:
         headers = {"Accept-Language": "en"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -42,13 +42,13 @@ class Mlflow:
             return Answer(response.status_code, b"".join(response.streaming_content))
         return Answer(response.status_code, json.loads(response.content))
 
-    def get(self, path: str, **query: Any) -> Any:
+    def get(self, path: str, /, **query: Any) -> Any:
         return self._check(self.send("GET", f"mlflow/{path}", **query))
 
-    def post(self, path: str, **body: Any) -> Any:
+    def post(self, path: str, /, **body: Any) -> Any:
         return self._check(self.send("POST", f"mlflow/{path}", body))
 
-    def refuse(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, str]:
+    def refuse(self, method: str, path: str, body: Any = None, /, **query: Any) -> tuple[int, str]:
         answer = self.send(method, path, body, **query)
         assert answer.status >= 400, answer.body
         assert answer.body["message"], answer.body
@@ -179,6 +179,14 @@ def test_values_that_no_record_has_become_curves_and_parameters_of_the_task(rank
     assert TaskParameter.objects.get(task=task, name="optimizer").value == "adam"
 
 
+def test_a_value_that_is_logged_again_for_a_model_is_stored_once(ranks, task):
+    value = {"key": "loss", "value": 2.0, "step": 1, "timestamp": 1_700_000_000_000}
+    ranks.post("runs/log-batch", run_id=task.pk, metrics=[value])
+    ranks.post("runs/log-batch", run_id=task.pk, metrics=[{**value, "model_id": "m-1"}])
+    assert len(ranks.get("metrics/get-history", run_id=task.pk, metric_key="loss")["metrics"]) == 1
+    assert MetricPoint.objects.filter(task=task).count() == 1
+
+
 def test_values_of_a_process_that_is_recorded_are_no_second_curve(task):
     recorded = Mlflow(make_run_token(task.pk, 1), recorded=True)
     recorded.post("runs/log-metric", run_id=task.pk, key="loss", value=2.0, step=1)
@@ -201,6 +209,11 @@ def test_ranks_write_to_their_own_task_only(ranks, make_task, task):
 def test_a_token_ends_with_its_task(ranks, task):
     Task.objects.filter(pk=task.pk).update(state=TaskState.SUCCEEDED, due_at=None)
     assert ranks.refuse("GET", "mlflow/runs/get", run_id=task.pk) == (401, "UNAUTHENTICATED")
+
+
+def test_the_address_that_clients_print_leads_to_the_console():
+    answer = Client().get("/mlflow/")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/training")
 
 
 def test_a_token_opens_nothing_else(ranks, task):

@@ -1,6 +1,7 @@
 """URLs of MLflow's REST API, below `/mlflow/`: what `MLFLOW_TRACKING_URI` names."""
 
 from django.urls import path, re_path
+from django.views.generic import RedirectView
 
 from apps.mlflow.api import views
 
@@ -9,5 +10,6 @@ urlpatterns = [
     path("api/2.0/mlflow-artifacts/artifacts", views.ArtifactView.as_view()),
     path("api/2.0/mlflow-artifacts/artifacts/<path:path>", views.ArtifactView.as_view()),
     path("health", views.answer_health),
+    path("", RedirectView.as_view(url="/training")),  # what MLflow's client prints as the address of a run
     re_path("", views.UnknownRouteView.as_view()),
 ]

@@ -12,6 +12,7 @@ from apps.common.row_bounds import check_row_limit
 from apps.mlflow.callers import Caller
 from apps.mlflow.models import ModelVersion, RegisteredModel
 from apps.mlflow.services.experiments import change_names
+from apps.mlflow.services.logged_models import find_model
 from apps.mlflow.services.runs import find_run
 
 STAGES = ("None", "Staging", "Production", "Archived")
@@ -106,6 +107,8 @@ def create_version(
 ) -> ModelVersion:
     """Add a version to a registered model. Ranks add versions of their own task's runs. Raises ApiError."""
     row = _open_registered(caller, name)
+    if model_id:
+        run_id = run_id or find_model(caller, model_id).run_id
     if run_id:
         found = find_run(caller, run_id)
         if caller.task and found.task.pk != caller.task.pk:

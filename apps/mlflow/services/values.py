@@ -58,11 +58,11 @@ def log_values(
         TrackedRun.objects.select_for_update().get(pk=row.pk)
         _store_parameters(row, parameters)
         _store_tags(row, tags)
-        _store_metrics(row, metrics)
+        stored = _store_metrics(row, metrics)
         if not caller.is_recorded and row.own_task_id:
             shown = {key: value for key, value in {**tags, **parameters}.items() if not key.startswith("mlflow.")}
             record_tracked_parameters(row.task_id, shown, "mlflow")
-            points = [(one.key, one.value, one.step, one.at) for one in metrics if one.value is not None]
+            points = [(one.key, one.value, one.step, one.at) for one in stored if one.value is not None]
             record_tracked_values(row.task_id, caller.attempt, points, "mlflow")
 
 
@@ -105,10 +105,12 @@ def delete_tag(caller: Caller, run_id: str, key: str) -> None:
         raise ApiError(404, "MLFLOW_NAME_UNKNOWN", "key", name=key)
 
 
-def _store_metrics(row: TrackedRun, found: Sequence[LoggedValue]) -> None:
-    if not found:
-        return
+def _store_metrics(row: TrackedRun, given: Sequence[LoggedValue]) -> list[LoggedValue]:
+    """Store values, and return those that the run had not."""
+    if not given:
+        return []
     newest: dict[str, LoggedValue] = {}
+    found = _leave_out_repeated(row, given)
     for one in found:
         if one.key not in newest or one.order >= newest[one.key].order:
             newest[one.key] = one
@@ -128,6 +130,21 @@ def _store_metrics(row: TrackedRun, found: Sequence[LoggedValue]) -> None:
     stored = [MetricValue(run=row, key=one.key, value=one.value, step=one.step, at=one.at) for one in found[:left]]
     MetricValue.objects.bulk_create(stored)
     TrackedRun.objects.filter(pk=row.pk).update(values_count=F("values_count") + len(stored))
+    return found
+
+
+def _leave_out_repeated(row: TrackedRun, found: Sequence[LoggedValue]) -> list[LoggedValue]:
+    """Return the values without those that the run has already, with the same step and time: clients log the metrics of
+    a run again for each model that they log."""
+    rows = row.history.filter(key__in={one.key for one in found}, step__in={one.step for one in found})
+    known = set(rows.values_list("key", "step", "at", "value"))
+    new = []
+    for one in found:
+        mark = (one.key, one.step, one.at, one.value)
+        if mark not in known:
+            known.add(mark)
+            new.append(one)
+    return new
 
 
 def _to_float(value: float | None) -> float:
