@@ -41,6 +41,7 @@ HOOKS = {
     "mlflow.tracking._tracking_service.utils": "mlflow_hooks.tracking_uri",
     "mlflow.tracking.client": "mlflow_hooks.artifacts",
     "mlflow.tracking.fluent": "mlflow_hooks.fluent",
+    "mlflow.utils.rest_utils": "mlflow_hooks.requests",
     "pytorch_lightning.loggers.utilities": "lightning_hooks.hyperparameters",
     "pytorch_lightning.trainer.connectors.logger_connector.logger_connector": "lightning_hooks.metrics",
     "swanlab.sdk.cmd.init": "other_tracker_hooks.swanlab_offline",

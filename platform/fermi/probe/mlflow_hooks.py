@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
+import time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from . import tracker_media as media
+from .records import is_open
 from .tracker_calls import CallRecorder, observe_calls, replace_function
 
 if TYPE_CHECKING:
@@ -17,6 +20,15 @@ if TYPE_CHECKING:
     from .tracker_calls import Noted
 
 SOURCE = "mlflow"
+TOKEN_PREFIX = "fermi-run-"
+RECORDED_ENDPOINTS = (
+    "/mlflow/runs/log-metric", "/mlflow/runs/log-parameter", "/mlflow/runs/set-tag", "/mlflow/runs/log-batch",
+    "/mlflow/runs/update",
+)  # fmt: skip
+IMPATIENT = {"max_retries": 1, "timeout": 10, "raise_on_status": False}
+MAX_SEEN = 10_000
+AWAY_SECONDS = 30.0
+"""After which a server that did not answer is tried again."""
 
 
 class _Fluent(threading.local):
@@ -57,6 +69,49 @@ def tracking_uri(pulse: ProgressWriter, utils: ModuleType) -> None:
     replace_function(utils, "_get_default_tracking_uri", find_uri)
 
 
+def requests(pulse: ProgressWriter, module: ModuleType) -> None:
+    """Mark requests to the platform's own server (`FERMI_MLFLOW_URI`) as made by a process whose calls are recorded,
+    so that no value becomes a second curve, and have values that are recorded not wait for the server: ranks go on
+    while the platform is away. Keep the platform's token from other servers that a script names."""
+    platform = os.environ.get("FERMI_MLFLOW_URI", "")
+    if not platform:
+        return
+    request = module.http_request
+    state = {"away_until": 0.0}
+
+    def http_request(host_creds: Any, endpoint: Any, method: Any, *args: Any, **kwargs: Any) -> Any:
+        if not str(host_creds.host).startswith(platform):
+            if str(getattr(host_creds, "token", None) or "").startswith(TOKEN_PREFIX):
+                host_creds = copy.copy(host_creds)
+                host_creds.token = None
+            return request(host_creds, endpoint, method, *args, **kwargs)
+        if not args:
+            own = {"X-Fermi-Rank": os.environ.get("RANK", "0"), **({"X-Fermi-Recorded": "1"} if is_open() else {})}
+            kwargs["extra_headers"] = {**(kwargs.get("extra_headers") or {}), **own}
+        if args or not is_open() or not str(endpoint).endswith(RECORDED_ENDPOINTS):
+            return request(host_creds, endpoint, method, *args, **kwargs)
+        if time.monotonic() < state["away_until"]:
+            return _make_empty_response()
+        try:
+            answer = request(host_creds, endpoint, method, **{**kwargs, **IMPATIENT})
+        except Exception:
+            answer = None
+        if answer is None or answer.status_code >= 500 or answer.status_code == 429:
+            state["away_until"] = time.monotonic() + AWAY_SECONDS
+            return _make_empty_response()
+        return answer
+
+    replace_function(module, "http_request", http_request)
+
+
+def _make_empty_response() -> Any:
+    from requests import Response
+
+    response = Response()
+    response.status_code, response._content, response.encoding = 200, b"{}", "utf-8"
+    return response
+
+
 def fluent(pulse: ProgressWriter, module: ModuleType) -> None:
     """Notice whether `mlflow.log_metric(s)` is given a step."""
     for name in ("log_metric", "log_metrics"):
@@ -80,17 +135,33 @@ def client(pulse: ProgressWriter, module: ModuleType) -> None:
     """Record what reaches the client that all interfaces end in, those of autologging among them."""
     recorder = CallRecorder(SOURCE, pulse)
 
+    seen: dict[tuple[Any, ...], None] = {}
+
     def find_step(step: Any) -> Any:
         return None if _fluent.without_step else step
 
+    def is_repeated(run: Any, key: Any, value: Any, timestamp: Any, step: Any, model: Any) -> bool:
+        """Return True for a value that a run logs once more for a model (MLflow 3)."""
+        mark = (str(run), str(key), float(value) if isinstance(value, (int, float)) else None, timestamp, step)
+        if mark in seen:
+            return bool(model)
+        seen[mark] = None
+        if len(seen) > MAX_SEEN:
+            del seen[next(iter(seen))]
+        return False
+
     def log_metric(own: Any, run_id: Any, key: Any, value: Any, timestamp: Any = None, step: Any = None, *_: Any,
-                   **__: Any) -> None:  # fmt: skip
-        recorder.record_value(str(key), value, find_step(step))
+                   model_id: Any = None, **__: Any) -> None:  # fmt: skip
+        if not is_repeated(run_id, key, value, timestamp, step, model_id):
+            recorder.record_value(str(key), value, find_step(step))
 
     def log_batch(own: Any, run_id: Any, metrics: Any = (), params: Any = (), tags: Any = (), *_: Any,
                   **__: Any) -> None:  # fmt: skip
         steps: dict[Any, dict[str, Any]] = {}
         for one in metrics:
+            model = getattr(one, "model_id", None)
+            if is_repeated(run_id, one.key, one.value, getattr(one, "timestamp", None), one.step, model):
+                continue
             steps.setdefault(find_step(one.step), {})[str(one.key)] = one.value
         for step, values in steps.items():
             if step is None:

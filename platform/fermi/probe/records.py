@@ -112,6 +112,11 @@ def open_queue(descriptor: int) -> None:
     _writer = RecordWriter(descriptor)
 
 
+def is_open() -> bool:
+    """Return True if what this process records is written."""
+    return _writer is not None
+
+
 def add_record(record: dict[str, Any]) -> None:
     """Record what a script has logged: `source`, and what is known of `values`, `step`, `parameters`, `media`,
     `checkpoint`, `prompt`, `notice` and `facts`. Adds the `time` if it is missing, and the `rank` of this process if
