@@ -17,6 +17,7 @@ from apps.clusters import paths, selectors
 from apps.clusters.models import Cluster
 from apps.clusters.services import record_reachable, record_unreachable
 from apps.training.core import trace_context
+from apps.training.core.tracking_server import add_tracking_variables, build_tracking_secrets
 from apps.training.models import Attempt, Task
 from apps.training.states.reasons import CAUSES, TaskReason
 from fermi.engines.base import Backend
@@ -92,8 +93,9 @@ def build_attempt_job(task: Task, spec: JobSpec, attempt: Attempt, remaining: ti
         resume_step=_find_resume_step(task, attempt.resume_from),
     )  # fmt: skip
     max_run = None if remaining is None else remaining.total_seconds()
-    env = {**job.env, **trace_context.build_trace_variables(task, attempt.number, {**job.env, **job.secret_env})}
-    return fit_job_to_cluster(task.cluster, replace(job, max_run=max_run, env=env))
+    env, secret_env = add_tracking_variables(task, job)
+    env |= trace_context.build_trace_variables(task, attempt.number, {**job.env, **job.secret_env})
+    return fit_job_to_cluster(task.cluster, replace(job, max_run=max_run, env=env, secret_env=secret_env))
 
 
 def _find_resume_step(task: Task, path: str) -> int | None:
@@ -163,9 +165,10 @@ def _with_declared_causes(cluster: Cluster, observation: Observation) -> Observa
 
 
 def reveal_secrets(task: Task) -> dict[str, str]:
-    """Return the current values of the task's `secretEnv`, by variable. Raises an error of `apps.accounts.secrets` if a
-    value is not available."""
-    return secrets.reveal_secrets(task.project_id, task.spec.get("secret_env") or {})
+    """Return the current values of the task's `secretEnv`, by variable, and the token with which its ranks log to the
+    platform. Raises an error of `apps.accounts.secrets` if a value is not available."""
+    values = secrets.reveal_secrets(task.project_id, task.spec.get("secret_env") or {})
+    return {**build_tracking_secrets(task), **values}
 
 
 def build_handle(task: Task, attempt: int) -> Handle:

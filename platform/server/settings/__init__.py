@@ -25,6 +25,8 @@ FERMI_PRIVATE        colon-separated paths that training must not reach either, 
 FERMI_SECRET_KEY     signing key; without it one is made in the data directory
 FERMI_ALLOWED_HOSTS  comma-separated host names, beside the loopback ones and FERMI_PUBLIC_URL's
 FERMI_PUBLIC_URL     the address people use, e.g. https://fermi.example.org, when a proxy stands in front
+FERMI_RANKS_URL      the address at which ranks reach the platform, to log to it as their MLflow server; by default
+                     FERMI_PUBLIC_URL, and on the platform's own machine the address of `make up`
 FERMI_TRUSTED_PROXIES  comma-separated addresses and networks of proxies, whose X-Forwarded-For and -Proto count; by
                      default this machine's own with FERMI_PUBLIC_URL, and none without it
 FERMI_DOOR_HOST      below which each environment has a host name of its own, e.g. fermi-doors.example.org[:port];

@@ -158,6 +158,8 @@ WHITENOISE_IMMUTABLE_FILE_TEST = r"^/assets/.+-[A-Za-z0-9_-]{8}\.\w+(\.map)?$"
 
 # Security -----------------------------------------------------------------------------------------
 PUBLIC_URL = os.environ.get("FERMI_PUBLIC_URL", "").rstrip("/")
+RANKS_URL = os.environ.get("FERMI_RANKS_URL", "").rstrip("/")
+OWN_URL = os.environ.get("FERMI_URL", "").rstrip("/")  # set by `make up`: where it serves
 DOOR_HOST = read_setting("FERMI_DOOR_HOST")
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL else []
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
