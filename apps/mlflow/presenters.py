@@ -10,7 +10,7 @@ from apps.mlflow.models import EntryKind, LoggedModel, ModelVersion, RegisteredM
 from apps.mlflow.services.artifacts import ROOT, SCHEME, ListedFile, get_model_root, get_run_root
 from apps.mlflow.services.experiments import FoundExperiment
 from apps.mlflow.services.runs import NAME_TAG, FoundRun
-from apps.training.public import MetricSummary, TaskParameter
+from apps.training.public import MetricPoint, MetricSummary, TaskParameter
 
 Message = dict[str, Any]
 
@@ -100,6 +100,15 @@ def serialize_run_info(found: FoundRun) -> Message:
 def serialize_metric(key: str, value: float | None, step: int, at: int) -> Message:
     """Return a `Metric`."""
     return {"key": key, "value": serialize_number(value), "step": step, "timestamp": at}
+
+
+def serialize_points(task_id: str, key: str, start: int, count: int) -> list[Message]:
+    """Return stored points of the curve of a task that has logged nothing here, as `Metric`."""
+    points = MetricPoint.objects.filter(task=task_id, rank=0, values__has_key=key).order_by("pk")
+    return [
+        serialize_metric(key, point.values[key], point.step, to_milliseconds(point.at) or 0)
+        for point in points[start : start + count]
+    ]
 
 
 def serialize_file(file: ListedFile, path: str) -> Message:

@@ -244,6 +244,9 @@ def test_a_task_that_logged_nothing_is_a_run_with_what_the_platform_knows(collea
     run = own.get("runs/get", run_id=task.pk)["run"]
     assert pairs(run["data"]["params"])["learningRate"] == "0.25"
     assert run["data"]["metrics"] == [{"key": "val_loss", "value": 0.5, "step": 7, "timestamp": 0}]
+    MetricPoint.objects.create(task=task, attempt=1, rank=0, step=7, at=task.created_at, values={"val_loss": 0.5})
+    history = own.get("metrics/get-history", run_id=task.pk, metric_key="val_loss")["metrics"]
+    assert [(one["step"], one["value"]) for one in history] == [(7, 0.5)]
     for filter_text, count in (
         ("metrics.val_loss < 1 AND params.learningRate = '0.25'", 1),
         ("metrics.val_loss > 1", 0),

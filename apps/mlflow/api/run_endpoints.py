@@ -187,8 +187,12 @@ def search_runs(caller: Caller, body: messages.SearchRuns) -> Message:
 def get_metric_history(caller: Caller, body: messages.MetricHistory) -> Message:
     start, count = read_page(body.page_token, body.max_results, MAX_HISTORY_PAGE)
     found = runs.find_run(caller, read_run_id(body))
-    rows = found.row.history.filter(key=body.metric_key).order_by("pk")[start : start + count + 1] if found.row else []
-    shown = [presenters.serialize_metric(row.key, row.value, row.step, row.at) for row in rows]
+    shown: list[Message]
+    if found.row:
+        rows = found.row.history.filter(key=body.metric_key).order_by("pk")[start : start + count + 1]
+        shown = [presenters.serialize_metric(row.key, row.value, row.step, row.at) for row in rows]
+    else:
+        shown = presenters.serialize_points(found.task.pk, body.metric_key, start, count + 1)
     return {"metrics": shown[:count], **make_token(shown, start, count)}
 
 

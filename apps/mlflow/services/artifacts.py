@@ -136,17 +136,17 @@ def open_artifact(caller: Caller, address: str) -> tuple[BinaryIO, int]:
 
 
 def list_artifacts(caller: Caller, address: str) -> list[ListedFile]:
-    """Return the entries of a folder, or the file itself with its own path; none where there is no such folder."""
+    """Return the entries of a folder; none where there is no such folder, and of a file, as MLflow's server has it."""
     place = find_place(caller, address)
-    above = place.path.rpartition("/")[0]
     project: Project = place.task.project
     if outputs.is_stored(project, place.task.pk):
-        rows = selectors.list_files(project, paths.normalize_path(place.path, root=True), "", place.task.pk)
+        try:
+            rows = selectors.list_files(project, paths.normalize_path(place.path, root=True), "", place.task.pk)
+        except ApiError:
+            return []
         return [ListedFile(row.path, row.folder, row.size) for row in rows[:MAX_LISTED]]
     tree = outputs.open_tree(place.task.pk, MAX_LISTED)
     try:
-        if place.path and not (one := tree.get_entry(place.path)).folder:
-            return [ListedFile(f"{above}/{one.name}".lstrip("/"), False, one.size)]
         entries = tree.list_entries(place.path)
     except (OSError, ValueError):
         return []

@@ -150,14 +150,24 @@ def client(pulse: ProgressWriter, module: ModuleType) -> None:
             del seen[next(iter(seen))]
         return False
 
+    def is_beside(own: Any, run_id: Any) -> bool:
+        """Return True for a run below the task's own, whose values the platform's server keeps apart: the score of
+        each candidate of a search is no point of the task's curve."""
+        platform, task = os.environ.get("FERMI_MLFLOW_URI", ""), os.environ.get("FERMI_TASK_ID", "")
+        if not (platform and task) or os.environ.get("RANK", "0") != "0":
+            return False
+        return str(getattr(own, "tracking_uri", "")).startswith(platform) and run_id != task
+
     def log_metric(own: Any, run_id: Any, key: Any, value: Any, timestamp: Any = None, step: Any = None, *_: Any,
                    model_id: Any = None, **__: Any) -> None:  # fmt: skip
-        if not is_repeated(run_id, key, value, timestamp, step, model_id):
+        if not is_beside(own, run_id) and not is_repeated(run_id, key, value, timestamp, step, model_id):
             recorder.record_value(str(key), value, find_step(step))
 
     def log_batch(own: Any, run_id: Any, metrics: Any = (), params: Any = (), tags: Any = (), *_: Any,
                   **__: Any) -> None:  # fmt: skip
         steps: dict[Any, dict[str, Any]] = {}
+        if is_beside(own, run_id):
+            return
         for one in metrics:
             model = getattr(one, "model_id", None)
             if is_repeated(run_id, one.key, one.value, getattr(one, "timestamp", None), one.step, model):
@@ -173,7 +183,7 @@ def client(pulse: ProgressWriter, module: ModuleType) -> None:
         recorder.record_parameters(parameters)
 
     def log_pair(own: Any, run_id: Any, key: Any, value: Any, *_: Any, **__: Any) -> None:
-        if is_user_name(key):
+        if is_user_name(key) and not is_beside(own, run_id):
             recorder.record_parameters({str(key): parse_parameter(value)})
 
     observe_calls(module.TrackingServiceClient, "log_metric", log_metric)

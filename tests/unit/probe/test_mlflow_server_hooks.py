@@ -79,6 +79,58 @@ def test_a_refusal_is_passed_on(client):
     assert request(client, PLATFORM, "/api/2.0/mlflow/runs/log-parameter").status_code == 400
 
 
+class TrackingServiceClient:
+    """MLflow's class of this name, in mlflow/tracking/_tracking_service/client.py."""
+
+    def __init__(self, uri: str) -> None:
+        self.tracking_uri = uri
+
+    def log_metric(self, run_id, key, value, timestamp=None, step=None, synchronous=True, model_id=None):
+        pass
+
+    def log_param(self, run_id, key, value, synchronous=True):
+        pass
+
+    def set_tag(self, run_id, key, value, synchronous=True):
+        pass
+
+    def log_batch(self, run_id, metrics=(), params=(), tags=(), synchronous=True):
+        pass
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    monkeypatch.setenv("FERMI_MLFLOW_URI", PLATFORM)
+    monkeypatch.setenv("FERMI_TASK_ID", "task-1")
+    monkeypatch.setenv("RANK", "0")
+    found: list[dict[str, Any]] = []
+    monkeypatch.setattr(records, "add_record", found.append)
+    for name in ("log_metric", "log_param", "set_tag", "log_batch"):
+        monkeypatch.setattr(TrackingServiceClient, name, getattr(TrackingServiceClient, name))
+    module = SimpleNamespace(TrackingServiceClient=TrackingServiceClient)
+    mlflow_hooks.client(SimpleNamespace(steps=0), module)  # type: ignore[arg-type]
+    return found
+
+
+def test_values_of_runs_below_the_tasks_own_are_no_points_of_its_curves(recorded):
+    own = TrackingServiceClient(PLATFORM)
+    own.log_metric("child", "loss", 0.5, 1, 1)
+    own.log_batch("child", [SimpleNamespace(key="loss", value=0.5, step=1, timestamp=1)])
+    own.log_param("child", "lr", "1")
+    assert recorded == []
+    own.log_metric("task-1", "loss", 0.5, 1, 1)
+    TrackingServiceClient("https://mlflow.example.org").log_metric("child", "other", 0.5, 1, 1)
+    assert [one["values"] for one in recorded] == [{"loss": 0.5}, {"other": 0.5}]
+
+
+def test_a_value_that_is_logged_again_for_a_model_is_recorded_once(recorded):
+    own = TrackingServiceClient(PLATFORM)
+    own.log_metric("task-1", "loss", 0.5, 1000, 1)
+    again = SimpleNamespace(key="loss", value=0.5, step=1, timestamp=1000, model_id="m-1")
+    own.log_batch("task-1", [again, SimpleNamespace(key="loss", value=0.4, step=2, timestamp=1001, model_id="m-1")])
+    assert [(one["step"], one["values"]) for one in recorded] == [(1, {"loss": 0.5}), (2, {"loss": 0.4})]
+
+
 def test_nothing_is_replaced_where_the_task_has_a_server_of_its_own(monkeypatch):
     monkeypatch.delenv("FERMI_MLFLOW_URI", raising=False)
     client = Client()
