@@ -110,7 +110,8 @@ def _read_list(text: str, at: int) -> tuple[tuple[str, ...], int]:
     start = re.compile(r"\s*\(").match(text, at)
     if start is None:
         raise FilterError(at, text[at : at + 20])
-    values, at = [], start.end()
+    values: list[str] = []
+    at = start.end()
     while len(values) < 100:
         value, at = _read_value(text, at)
         values.append(value)

@@ -1,5 +1,6 @@
 """Experiments and runs: what each request of MLflow's REST API does."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from apps.common.errors import ApiError
@@ -114,7 +115,7 @@ def log_batch(caller: Caller, body: messages.LogBatch) -> Message:
 def _log_metrics(
     caller: Caller,
     run_id: str,
-    found: list[messages.MetricMessage] | list[messages.LogMetric],
+    found: Sequence[messages.MetricMessage | messages.LogMetric],
     parameters: dict[str, str] | None = None,
     tags: dict[str, str] | None = None,
 ) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO, Protocol
 
 from django.conf import settings
 
@@ -31,6 +31,12 @@ from fermi.jobs.user_paths import OUTPUTS_FOLDER
 SCHEME, ROOT, ALL = "mlflow-artifacts:/", "mlflow-artifacts", "outputs"
 MAX_DEPTH, MAX_LISTED = 30, 10_000
 COPY_BYTES = 1 << 20
+
+
+class SupportsRead(Protocol):
+    """What a file's content is read from."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,7 @@ def find_place(caller: Caller, address: str) -> ArtifactPlace:
     return ArtifactPlace(task, "/".join([ROOT, *rest]), is_written=len(rest) > 1)
 
 
-def write_artifact(caller: Caller, address: str, content: IO[bytes]) -> None:
+def write_artifact(caller: Caller, address: str, content: SupportsRead) -> None:
     """Store a file in the outputs of the calling ranks' task, in place of one that is there. Raises ApiError."""
     place = find_place(caller, address)
     task = caller.require_task()
