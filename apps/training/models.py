@@ -14,6 +14,7 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   ├ 1──* AttemptFacts  what a node of an attempt ran with: interpreter, packages and variables (FactSet), machine
   ├ 1──* LogCursor    how far each rank's log has been read into the tables above
   ├ 1──* TraceExport  parts of its trace that are still to be sent, where tasks are traced
+  ├ 1──* TaskPredecessor  tasks that have to end before it starts
   ├ 1──1 Preflight    the pre-flight test that goes before it; itself run by a task of the kind `preflight`
   └ 1──* Drill        rehearsals of its restart; each is run by a task of the kind `drill`
 """
@@ -245,6 +246,28 @@ class Event(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["task", "id"])]
+
+
+class TaskPredecessor(models.Model):
+    """A task, `parent`, that has to end in the way `on` before `task` starts. `number`: its place in the request;
+    `checkpoint`: which of the parent's checkpoints the task is given; `met_at`: since when the task waits for it no
+    longer. `parent` is no foreign key: a task whose parent was deleted is ended by its own pass, which says so. At most
+    `fermi.planning.request.MAX_AFTER` per task."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="predecessors", db_index=False)
+    parent = models.CharField(max_length=40)
+    number = models.PositiveSmallIntegerField()
+    on = models.CharField(max_length=10)  # succeeded | failed | ended
+    checkpoint = models.CharField(max_length=10)  # newest | best
+    met_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["task", "parent"], name="one_predecessor_per_task")]
+        indexes = [models.Index(fields=["parent", "met_at"], name="training_predecessor_parent")]
+
+    def __str__(self) -> str:
+        return f"{self.task_id} after {self.parent}"
 
 
 class TracePart(models.TextChoices):

@@ -55,8 +55,8 @@ ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
     "environments.Standby", "files.LibraryCache", "files.Outputs",
     "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits", "training.DiagnosisRules", "training.Drill",
-    "runs.Run", "training.MetricBlockState", "training.Node", "training.Preflight", "training.TraceExport",
-    "workers.Report",
+    "runs.Run", "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor",
+    "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "common.ClockJump",

@@ -386,6 +386,19 @@ class ParameterItem(serializers.Serializer):
     )
 
 
+class TaskPredecessorItem(serializers.Serializer):
+    """A task that had, or has, to end before this one starts."""
+
+    taskId = serializers.CharField()
+    name = serializers.CharField(help_text="empty: it was deleted")
+    status = serializers.ChoiceField(STATES, allow_null=True, help_text="null: it was deleted")
+    on = serializers.ChoiceField(["succeeded", "failed", "ended"], help_text="how it has to end")
+    checkpoint = serializers.ChoiceField(["newest", "best"])
+    metAt = serializers.DateTimeField(
+        allow_null=True, help_text="since when nothing waits for it; null: it is waited for"
+    )
+
+
 class TaskDetail(TaskBrief):
     datasetId = serializers.CharField(allow_null=True, help_text="null: the script reads none of ours")
     datasetVersionId = serializers.CharField(allow_null=True)
@@ -401,6 +414,7 @@ class TaskDetail(TaskBrief):
     elastic = TaskElastic(allow_null=True, help_text="null: it runs on all of its nodes or not at all")
     batch = EffectiveBatch(allow_null=True, help_text="null: only the user's own script knows")
     projectName = serializers.CharField()
+    after = TaskPredecessorItem(many=True, help_text="tasks that have to end before it starts")
     select = serializers.JSONField(
         allow_null=True, help_text="the capacity that was asked for; null: named environments"
     )

@@ -121,9 +121,9 @@ def choose_resume_path(task: Task) -> tuple[str, list[str]]:
     skipped = [one.path for one in saved if one.path in bad]
     good = [one.path for one in saved if one.path not in bad]
     if not skipped or not good:  # no other checkpoint to try
-        arrived = _find_existing(task, good) if task.spec["entrypoint"] else None  # scripts delete old ones
+        arrived = find_existing(task, good) if task.spec["entrypoint"] else None  # scripts delete old ones
         return arrived or (saved[0].path if task.spec["entrypoint"] else AUTO), []
-    if found := _find_existing(task, good):
+    if found := find_existing(task, good):
         newer = saved[: next(index for index, one in enumerate(saved) if one.path == found)]
         return found, [one.path for one in newer if one.path in bad]
     return (saved[0].path if task.spec["entrypoint"] else AUTO), []
@@ -135,10 +135,23 @@ def find_newest_checkpoint(task: Task) -> str | None:
     gone_bad = list_diverged_attempts(task)
     left = (one for one in _list_saved(task) if not find_diverged_checkpoints(gone_bad, [one]))
     if not (resumed := _list_failed_resumes(task, gone_bad)):
-        return _find_existing(task, (one.path for one in left))
+        return find_existing(task, (one.path for one in left))
     saved = list(left)
     bad = _find_failed_paths(task, saved, resumed, gone_bad)
-    return _find_existing(task, [one.path for one in saved if one.path not in bad] or [one.path for one in saved])
+    return find_existing(task, [one.path for one in saved if one.path not in bad] or [one.path for one in saved])
+
+
+def find_existing(task: Task, candidates: Iterable[str]) -> str | None:
+    """Return the first of `candidates` that the backend finds; None if none of the first MAX_CHECKPOINTS_CHECKED
+    exists."""
+    backend, job = get_backend(task.cluster), JobSpec.from_json(task.spec)
+    for path in islice(candidates, MAX_CHECKPOINTS_CHECKED):
+        found = backend.problems(replace(job, resume_from=path))
+        if not any(problem.field == "resumeFrom" for problem in found) or checkpoint_nodes.find_nodes_apart(
+            backend, path
+        ):
+            return path
+    return None
 
 
 def find_resume_point(task: Task) -> ResumePoint | None:
@@ -203,25 +216,12 @@ def _choose_before_divergence(
     left_out = find_diverged_checkpoints(gone_bad, saved)
     left = [one for one in saved if one.path not in left_out]
     bad = left_out | _find_failed_paths(task, left, _list_failed_resumes(task, gone_bad), gone_bad)
-    found = _find_existing(task, [one.path for one in left if one.path not in bad])
+    found = find_existing(task, [one.path for one in left if one.path not in bad])
     if found is None:
         asked = task.spec["resume_from"]
         return ("" if asked == AUTO else asked), [one.path for one in saved]
     newer = saved[: next(index for index, one in enumerate(saved) if one.path == found)]
     return found, [one.path for one in newer if one.path in bad]
-
-
-def _find_existing(task: Task, candidates: Iterable[str]) -> str | None:
-    """Return the first of `candidates` that the backend finds; None if none of the first MAX_CHECKPOINTS_CHECKED
-    exists."""
-    backend, job = get_backend(task.cluster), JobSpec.from_json(task.spec)
-    for path in islice(candidates, MAX_CHECKPOINTS_CHECKED):
-        found = backend.problems(replace(job, resume_from=path))
-        if not any(problem.field == "resumeFrom" for problem in found) or checkpoint_nodes.find_nodes_apart(
-            backend, path
-        ):
-            return path
-    return None
 
 
 def _list_saved(task: Task) -> Iterator[SavedCheckpoint]:

@@ -123,6 +123,8 @@ def fit_job_to_cluster(cluster: Cluster, job: JobSpec) -> JobSpec:
         output_dir=paths.to_cluster_path(cluster, job.output_dir),
         files_dir=paths.to_cluster_path(cluster, job.files_dir),
         resume_from=paths.to_cluster_path(cluster, job.resume_from),
+        after_checkpoint=paths.to_cluster_path(cluster, job.after_checkpoint),
+        after_outputs=paths.to_cluster_path(cluster, job.after_outputs),
     )
 
 

@@ -8,7 +8,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet
 
 from apps.common.clock import now
-from apps.training.core import notifications, trace_context, wakeups
+from apps.training.core import notifications, predecessors, trace_context, wakeups
 from apps.training.models import Event, Task
 from apps.training.states import FINAL_STATES, TRANSITIONS, TaskKind, TaskState
 from apps.training.states.deadlines import get_state_timeout
@@ -63,6 +63,8 @@ def change_state(
         record_event(
             task.pk, attempt, "state", f"STATE_{to.upper()}", {"from": come_from, "reason": reason, **(params or {})}
         )
+        if to in FINAL_STATES:
+            predecessors.wake_followers(task.pk)
         notifications.notify_state_change(task, to, reason, params or {})
         wakeups.publish_change(task.pk, "status")
     for name, value in values.items():

@@ -49,7 +49,7 @@ def start_test(user: User, cluster: Cluster, job: JobSpec, level: str, before: T
         checkpoint_dir=str(settings.DATA_DIR / CHECKPOINTS_FOLDER / key), grace_seconds=5.0,
         max_restarts=0, spares=(), preflight="off", elastic=None,
         code=replace(job.code, requirements=OFF) if job.code and job.code.snapshot else None,
-        output_dir="", files_dir="", files_url="",
+        output_dir="", files_dir="", files_url="", after=(), after_checkpoint="", after_outputs="",
     )  # fmt: skip
     with transaction.atomic():
         name = before.name if before else PREFLIGHT

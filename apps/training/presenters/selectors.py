@@ -31,7 +31,7 @@ from apps.common.clock import now
 from apps.common.encoding import encode_json
 from apps.common.errors import ApiError
 from apps.common.sql import CompiledQuery, Reader, list_columns, read_json
-from apps.training.core import elastic_size, log_patterns, redaction
+from apps.training.core import elastic_size, log_patterns, predecessors, redaction
 from apps.training.models import (
     Attempt,
     Drill,
@@ -279,6 +279,7 @@ def get_task_detail(user: User, task_id: str) -> dict[str, Any]:
         if job.elastic
         else None,
         "batch": task_presenter.serialize_batch(job),
+        "after": predecessors.serialize_predecessors(task_id) if job.after else [],
         "select": select,
         "nodes": [
             {

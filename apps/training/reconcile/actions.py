@@ -42,13 +42,14 @@ from apps.training.models import Attempt, Task
 from apps.training.preflight import runs
 from apps.training.queue import entry
 from apps.training.queue.limits import OverLimitError
-from apps.training.reconcile import crash_analysis, diagnosis, ports, prerequisites, restarts
+from apps.training.reconcile import crash_analysis, diagnosis, ports, predecessors, prerequisites, restarts
 from apps.training.states import FINAL_STATES, TaskKind, TaskState
 from apps.training.states.deadlines import (
     DEADLINES,
     FAILURE_GRACE_SECONDS,
     FAILURE_IDLE_SECONDS,
     OVER_LIMIT_RETRY_INTERVAL,
+    PREDECESSOR_INTERVAL,
     RECONCILE_INTERVALS,
 )
 from apps.training.states.decisions import ReconcileDecision
@@ -91,6 +92,8 @@ def lease_environments(task: Task) -> timedelta | None:
     """
     if task.paused_at or task.preempted_at:
         return entry.suspend_task(task)
+    if task.spec.get("after") and not task.attempt and (waits := _await_predecessors(task)) is not None:
+        return waits
     if (begins := restarts.compute_start_time(task.attempts.all())) and begins > (moment := now()):
         return begins - moment
     if full := restarts.find_full_disk(task.attempts.all()):
@@ -172,6 +175,28 @@ def lease_environments(task: Task) -> timedelta | None:
         return _leave_queue(task, TaskReason.PORTS_TAKEN, there.explained())
     if held:  # another task took one outside of the queue: queue again
         return entry.enter_queue(task, job)
+    return None
+
+
+def _await_predecessors(task: Task) -> timedelta | None:
+    """End the task if a task that it came after has ended in another way than it needs; store why it waits while one
+    has not ended, and without a deadline. Return None once it may start, with what it was given of them in its spec."""
+    verdict = predecessors.judge_predecessors(task)
+    if verdict.ends:
+        with transitions.lock_task(task):
+            transitions.change_state(task, verdict.to, verdict.ends.code, verdict.ends.params)
+            _release_if_final(task)
+        return timedelta()
+    if verdict.waits:
+        _leave_queue(task, verdict.waits.code, verdict.waits.params)
+        if task.deadline_at is not None:
+            with transitions.lock_task(task):
+                Task.objects.filter(pk=task.pk).update(deadline_at=None)
+        return PREDECESSOR_INTERVAL
+    if verdict.met:
+        with transitions.lock_task(task):
+            predecessors.record_met(task, verdict)
+        task.refresh_from_db(fields=["spec", "deadline_at"])
     return None
 
 

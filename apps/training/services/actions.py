@@ -12,7 +12,7 @@ from apps.clusters.models import DevEnvironment, Lease
 from apps.clusters.services import change_environment
 from apps.common.clock import now
 from apps.common.errors import ApiError
-from apps.training.core import checkpoint_choice, code, elastic_size, redaction, transitions, wakeups
+from apps.training.core import checkpoint_choice, code, elastic_size, predecessors, redaction, transitions, wakeups
 from apps.training.models import Task
 from apps.training.services import code_source, delete
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskAction, TaskState, allowed_actions
@@ -87,13 +87,15 @@ def build_retry_request(
     _refuse_unless(task, TaskAction.RETRY)
     newest = checkpoint_choice.find_newest_checkpoint(task)
     request = code.rebuild_request(task.request, task.spec, code_source.choose_snapshot(task, choice, snapshot))
-    return {**request, **({"resumeFrom": newest} if newest else {})}
+    request = {**request, **({"resumeFrom": newest} if newest else {})}
+    return predecessors.keep_possible(request)
 
 
 def clone_request(user: User, task_id: str) -> dict[str, Any]:
     """Return the request of a task, to be edited and submitted."""
     task = find_task(user, task_id)
-    return {"request": code.rebuild_request(redaction.redact_request(task.request, task.project_id, user), task.spec)}
+    request = code.rebuild_request(redaction.redact_request(task.request, task.project_id, user), task.spec)
+    return {"request": predecessors.keep_possible(request)}
 
 
 def delete_task(user: User, task_id: str) -> None:
@@ -106,6 +108,8 @@ def delete_task(user: User, task_id: str) -> None:
         resumed |= Q(spec__resume_from__startswith=f"{folder}/")
     if busy := Task.objects.filter(resumed, state__in=ACTIVE_STATES).values_list("pk", flat=True).first():
         raise ApiError(409, "CHECKPOINTS_IN_USE", task=busy)
+    if awaited := predecessors.find_waiting_follower(task.pk):
+        raise ApiError(409, "TASK_AWAITED", task=awaited)
     if going_on := next((run.pk for run in delete.list_runs(task) if run.state in ACTIVE_STATES), None):
         raise ApiError(409, "DRILL_UNDER_WAY", drill=going_on)
     delete.remove_task(

@@ -23,7 +23,7 @@ from apps.training.core import checkpoint_nodes, checkpoints, code
 from apps.training.core.engine_access import get_backend
 from apps.training.models import Task
 from apps.training.queue import load
-from apps.training.services import environment_choice, packages
+from apps.training.services import environment_choice, packages, predecessors
 from apps.training.services.environment_choice import EnvironmentChoice
 from fermi.diagnosis.collective_groups import format_names
 from fermi.engines.base import Backend
@@ -74,6 +74,7 @@ def build_draft(user: User, parsed: ParsedRequest, task_id: str, *, start_survey
     choice = environment_choice.choose_environments(user, request, task_id, problems)
     if choice.project:
         problems += secrets.find_unknown_secrets(choice.project.pk, request.secret_env)
+        problems += predecessors.find_problems(user, choice.project, request)
     version = _find_version(user, choice.project, request, problems)
     model = _load_one(_MODELS, user, choice.project, request.model_id)
     if model is None and request.model_id:

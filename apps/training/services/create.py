@@ -11,7 +11,7 @@ from apps.accounts import access, audit
 from apps.accounts.models import Role, User
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.ids import new_id
-from apps.training.core import task_store, trace_context, transitions
+from apps.training.core import predecessors, task_store, trace_context, transitions
 from apps.training.models import Task
 from apps.training.services import actions, planned_environments
 from apps.training.services.build import TaskDraft, build_draft
@@ -96,6 +96,7 @@ def _store_draft(user: User, draft: TaskDraft, key: str | None, digest: str, tra
     )
     if tags := dict.fromkeys(draft.parsed.task.tags):  # rows of `apps.runs`, a layer above, found by their relation
         task.tags.bulk_create(task.tags.model(task=task, name=name) for name in tags)
+    predecessors.store_predecessors(task.pk, draft.parsed.task.after)
     transitions.record_event(task.pk, 0, "state", "TASK_CREATED", {"owner": user.username})
     audit.record_event(user, "task.create", task.pk, project=task.project_id, name=task.name)
     return task

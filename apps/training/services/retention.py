@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from apps.accounts import audit
 from apps.common.clock import now
 from apps.environments.models import Hosted
+from apps.training.core import predecessors
 from apps.training.models import Attempt, Task
 from apps.training.services import delete
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, TaskKind
@@ -66,10 +67,13 @@ def _list_resumed_folders() -> set[str]:
 
 
 def _find_needed(tasks: list[Task], resumed: set[str]) -> set[str]:
-    """Return the tasks whose checkpoints others resume from, and those whose environments still exist."""
+    """Return the tasks whose checkpoints others resume from, those whose environments still exist, and those that
+    active tasks came after."""
+    awaited = predecessors.list_awaited([task.pk for task in tasks])
     hosted = Hosted.objects.filter(task__in=[task.pk for task in tasks]).values_list("task", flat=True)
     return {
         *hosted,
+        *awaited,
         *(
             task.pk for task in tasks
             if resumed.intersection(delete.list_resumable_folders(task))

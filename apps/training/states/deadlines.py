@@ -35,6 +35,8 @@ change that nobody reported is still found."""
 QUEUED_RECONCILE_INTERVAL = timedelta(minutes=10)
 """Interval for a task in the queue: this pass only checks the task's own needs (a secret, for example); the scheduling
 pass decides when it starts."""
+PREDECESSOR_INTERVAL = timedelta(seconds=60)
+"""Interval for a task that waits for the end of others, which make it due when they end."""
 OVER_LIMIT_RETRY_INTERVAL = timedelta(seconds=30)
 """Interval for a task that its project's limits keep out of an engine's own queue; it is processed earlier when
 environments become free."""

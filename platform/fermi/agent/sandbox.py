@@ -15,6 +15,10 @@ from fermi.engines import isolation
 from fermi.engines.isolation import Isolation, SandboxPaths
 from fermi.jobs.rank_env import COMPILE_FOLDER, COMPILE_VARIABLE
 from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, FILES_FOLDER, find_output_folder, find_task_folder
+from fermi.runner.placeholders import AFTER_CHECKPOINT_VARIABLE, AFTER_OUTPUTS_VARIABLE
+
+FOREIGN_VARIABLES = ("FERMI_RESUME_FROM", AFTER_CHECKPOINT_VARIABLE, AFTER_OUTPUTS_VARIABLE)
+"""What may lie in folders of other tasks, which the task may read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +62,14 @@ class HostSandbox:
             with suppress(OSError):  # a script may do without
                 checkpoints.mkdir(parents=True, exist_ok=True)
             own += [checkpoints] if checkpoints.is_dir() else []
-            resume = find_task_folder(data, env.get("FERMI_RESUME_FROM", ""))
+            foreign = [find_task_folder(data, env.get(name, "")) for name in FOREIGN_VARIABLES]
             if outputs := find_output_folder(data, env.get("FERMI_OUTPUT_DIR", "")):
                 with suppress(OSError):
                     outputs.mkdir(parents=True, exist_ok=True)
                 own += [outputs] if outputs.is_dir() else []
             shared = Path(env.get("FERMI_FILES_DIR", ""))
             readable += [shared] if shared.parent == data / FILES_FOLDER else []
-            readable += [data / "datasets", data / "workspace", *([resume] if resume else [])]
+            readable += [data / "datasets", data / "workspace", *(one for one in foreign if one)]
         return self.isolation.order(place, own=own, readable=readable, logs=logs, home=home)
 
     def sentences(self, lang: str) -> str:

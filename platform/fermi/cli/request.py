@@ -42,6 +42,7 @@ class RequestFlags:
     resume_with: str | None = None
     args: tuple[str, ...] = ()
     project: str | None = None
+    after: tuple[str, ...] = ()
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -60,8 +61,16 @@ def build_request(file: Mapping[str, Any], flags: RequestFlags, names: NameResol
         request["spareEnvironmentIds"] = names.environments(spares)
     if project := flags.project or request.get("projectId"):
         request["projectId"] = names.project(project)
+    if flags.after:
+        request["after"] = [parse_predecessor(text) for text in flags.after]
     _set_data(request, flags, names)
     return request
+
+
+def parse_predecessor(text: str) -> dict[str, Any]:
+    """Return an entry of `after` from TASK, TASK:ON or TASK:ON:CHECKPOINT; the platform checks the words."""
+    names = ("task", "on", "checkpoint")
+    return {name: word for name, word in zip(names, text.split(":", 2), strict=False) if word}
 
 
 def _set_resume_rule(request: dict[str, Any], flags: RequestFlags) -> None:

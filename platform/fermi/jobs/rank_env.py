@@ -9,6 +9,7 @@ from fermi.jobs import drill, network
 from fermi.jobs.ranks import Placement
 from fermi.jobs.spec import JobSpec, Late, NodePlan, Problem, Value
 from fermi.runner.drill import DRILL_VARIABLE
+from fermi.runner.placeholders import AFTER_CHECKPOINT_VARIABLE, AFTER_OUTPUTS_VARIABLE
 from fermi.runner.rank import PYTHON_VARIABLE
 
 COMPILE_VARIABLE, COMPILE_FOLDER = "TORCH_EXTENSIONS_DIR", "torch_extensions"
@@ -69,6 +70,7 @@ def build_job_env(spec: JobSpec) -> dict[str, Value]:
         "FERMI_CHECKPOINT_DIR": spec.checkpoint_dir,
         "FERMI_RESUME_FROM": spec.resume_from,
         **({"FERMI_RESUME_STEP": str(spec.resume_step)} if spec.resume_step is not None else {}),
+        **_build_after_env(spec),
         **_build_folder_env(spec),
         "FERMI_HYPERPARAMETERS": json.dumps(dict(spec.hyperparameters), sort_keys=True),
         **({DRILL_VARIABLE: json.dumps({"rank": drill.choose_victim(spec)})} if spec.rehearses else {}),
@@ -88,6 +90,13 @@ def _build_folder_env(spec: JobSpec) -> dict[str, Value]:
         "FERMI_FILES_URL": spec.files_url,
     }
     return {name: place for name, place in places.items() if place}
+
+
+def _build_after_env(spec: JobSpec) -> dict[str, Value]:
+    """Return the variables of a task that came after another one; empty values where that one has none."""
+    if not spec.after:
+        return {}
+    return {AFTER_CHECKPOINT_VARIABLE: spec.after_checkpoint, AFTER_OUTPUTS_VARIABLE: spec.after_outputs}
 
 
 def build_node_env(shared: Mapping[str, Value], placement: Placement) -> dict[str, Value]:

@@ -93,6 +93,8 @@ class Node:
         return self.gpu_count > 0 and not self.emulated
 
 
+AFTER_CHECKPOINT, AFTER_OUTPUTS = "{after.checkpoint}", "{after.outputs}"
+"""Placeholders of a task that comes after another one (`fermi.runner.placeholders`)."""
 RESUME_PLACEHOLDERS = {
     "{path}": "{resume_from}",
     "{step}": "{resume_step}",
@@ -230,6 +232,8 @@ class JobSpec:
     """Everything a plan is made from. `master` is a node's id. `attempt` 0 = not launched (a preview).
     `model_parameters`: number of weights, where the user stated it; else see `recipes.count_model_parameters`.
     `resume_step`: of the checkpoint `resume_from`, where it is known.
+    `after`: ids of the tasks that have to end before its first attempt; `after_checkpoint`, `after_outputs`: of the
+    first of them, once all have ended as they have to.
     `secret_env`: variables whose values are secrets, with the secrets' names; a value is never part of a job, a plan or
     what is rendered. `spares`: environments that replace lost ones; `left_out`: those that the user excluded from the
     next attempt on; `when_in_use`: what the first attempt does where other programs hold memory; `preflight`: the test
@@ -265,6 +269,9 @@ class JobSpec:
     files_url: str = ""
     resume_from: str = ""
     resume_step: int | None = None
+    after: tuple[str, ...] = ()
+    after_checkpoint: str = ""
+    after_outputs: str = ""
     attempt: int = 0
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     max_restarts: int = MAX_RESTARTS
@@ -308,6 +315,12 @@ class JobSpec:
     def starts_ranks(self) -> bool:
         """Whether one process per node is started, which starts the others."""
         return self.entrypoint is not None and self.entrypoint.starts_ranks
+
+    @property
+    def foreign_paths(self) -> tuple[str, ...]:
+        """Return the paths in folders of other tasks that this one may read: what it resumes from, and what it was
+        given of the task that it came after."""
+        return tuple(path for path in (self.resume_from, self.after_checkpoint, self.after_outputs) if path)
 
     @property
     def head(self) -> Node:

@@ -184,6 +184,26 @@ class NewEnvironmentsRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     zone: Annotated[KeyOrBlank | None, describe_field("id or name; as the template says by default")] = None
 
 
+class AfterRequest(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A task of the same project that has to end first, and how."""
+
+    task: Annotated[str, _describe_text(100, "the id of the task")]
+    on: Annotated[
+        Literal["succeeded", "failed", "ended"],
+        describe_field(
+            "how it has to end; ended: in any way, so also stopped", choices=["succeeded", "failed", "ended"]
+        ),
+    ] = "succeeded"
+    checkpoint: Annotated[
+        Literal["newest", "best"],
+        describe_field("which of its checkpoints {after.checkpoint} stands for", choices=["newest", "best"]),
+    ] = "newest"
+
+
+MAX_AFTER = 20
+"""Most tasks that a task may wait for."""
+
+
 class DistributedConfigRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     enabled: bool = True
     node_ids: Keys = ()
@@ -401,6 +421,13 @@ class TaskRequest(Struct, frozen=True, kw_only=True, rename="camel"):
         Annotated[str, describe_field(max_length=500, trim=True)] | None,
         describe_field(flag="--resume-from"),
     ] = None
+    after: Annotated[
+        tuple[AfterRequest, ...],
+        describe_field(
+            "tasks that have to end first; {after.checkpoint} and {after.outputs} in arguments are those of the first",
+            max_length=MAX_AFTER,
+        ),
+    ] = ()
     preflight: Annotated[
         Literal["off", "quick", "full"],
         describe_field(
@@ -570,6 +597,7 @@ def build_job(
         files_dir=files_dir,
         files_url=files_url,
         resume_from=resume_from,
+        after=tuple(one.task for one in request.after),
         grace_seconds=request.grace_seconds,
         max_restarts=request.max_restarts,
         spares=request.spare_environment_ids,

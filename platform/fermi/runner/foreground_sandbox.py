@@ -20,7 +20,10 @@ from fermi.runner.sandbox import Sandbox, list_program_folders, read_landlock_ab
 DATA_FOLDERS = ("/data", "/datasets", "/mnt", "/scratch")
 """Where training machines usually mount data."""
 HOME_FOLDER = ".fermi-home"
-READABLE_VARIABLES = ("FERMI_TRAIN_DATA", "FERMI_VALID_DATA", "FERMI_FILES_DIR", "FERMI_RESUME_FROM")
+READABLE_VARIABLES = (
+    "FERMI_TRAIN_DATA", "FERMI_VALID_DATA", "FERMI_FILES_DIR", "FERMI_RESUME_FROM", "FERMI_AFTER_CHECKPOINT",
+    "FERMI_AFTER_OUTPUTS",
+)  # fmt: skip
 WRITABLE_VARIABLES = ("FERMI_CHECKPOINT_DIR", "FERMI_OUTPUT_DIR")
 TOOLKIT_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

@@ -4,6 +4,7 @@
     --name={{rank}}                   is  --name={rank}
     --dist-url={dist_url}             is  --dist-url=tcp://10.0.0.1:29500
     --load={resume_folder}            is  --load=/srv/fermi/checkpoints/task-x, of …/task-x/global_step100
+    --model={after.checkpoint}        is  --model=/srv/fermi/checkpoints/task-y/step-100, of the task that came before
 
 Any other text in braces stays unchanged, and so does a placeholder for which a rank has no value. Standard library
 only, Python 3.9 or later.
@@ -14,11 +15,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
+AFTER_CHECKPOINT_VARIABLE, AFTER_OUTPUTS_VARIABLE = "FERMI_AFTER_CHECKPOINT", "FERMI_AFTER_OUTPUTS"
+"""What a task that came after another one gets of that."""
 VARIABLES = {
     "checkpoint_dir": "FERMI_CHECKPOINT_DIR",
     "output_dir": "FERMI_OUTPUT_DIR",
     "resume_from": "FERMI_RESUME_FROM",
     "resume_step": "FERMI_RESUME_STEP",
+    "after.checkpoint": AFTER_CHECKPOINT_VARIABLE,
+    "after.outputs": AFTER_OUTPUTS_VARIABLE,
     "rank": "RANK",
     "local_rank": "LOCAL_RANK",
     "node_rank": "NODE_RANK",
@@ -38,7 +43,7 @@ JOINED = {"dist_url": "tcp://{master}:{port}"}
 """Placeholders that stand for several others."""
 PARTS = {"resume_folder": 0, "resume_name": 2}
 """Placeholders that stand for a part of `resume_from`: its folder, and its name there."""
-_NAMES = "|".join((*VARIABLES, *JOINED, *PARTS))
+_NAMES = "|".join(map(re.escape, (*VARIABLES, *JOINED, *PARTS)))
 _TOKEN = re.compile(rf"\{{\{{({_NAMES})\}}\}}|\{{({_NAMES})\}}")
 OWN_PREFIX = "FERMI_"
 """The prefix of the platform's own variables, which may have braces and are left unchanged."""

@@ -25,7 +25,7 @@ PREVIEW_TIMEOUT_SECONDS = 15.0
 """How long `preview` waits for what environments have installed."""
 CODE_OPTIONS = ("code", "code_env", "git", "revision", "git_secret", "requirements")
 RESOLVED_OPTIONS = ("environments", "spares", "master", "dataset", "model", "script", "module", "command", "processes",
-                    "resume_with", "args", "project")  # fmt: skip
+                    "resume_with", "args", "project", "after")  # fmt: skip
 
 
 def add_request_options(function: Function) -> Function:
@@ -46,6 +46,7 @@ def add_request_options(function: Function) -> Function:
             click.option("--processes", type=click.Choice(["gpu", "node"]), help=_("OPTION_PROCESSES")),
             click.option("--resume-with", metavar="WORDS", help=_("OPTION_RESUME_WITH")),
             click.option("--project", help=_("OPTION_SUBMIT_PROJECT")),
+            click.option("--after", metavar="TASK[:ON[:CHECKPOINT]]", multiple=True, help=_("OPTION_AFTER")),
             click.option("--code", metavar="FOLDER", help=_("OPTION_CODE")),
             click.option("--code-env", metavar="master[:FOLDER]", help=_("OPTION_CODE_ENV")),
             click.option("--git", metavar="URL", help=_("OPTION_GIT")),

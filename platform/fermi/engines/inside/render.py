@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.engines.fork_rules import can_fork_ranks, explain_import
-from fermi.engines.inside.upload import list_read_paths
+from fermi.engines.inside.upload import list_parent_paths, list_read_paths
 from fermi.jobs import bounds
 from fermi.jobs.code import CodeLocation
 from fermi.jobs.spec import PREFLIGHT, Artifact, JobSpec, NodePlan, Plan, encode_value
@@ -60,7 +60,8 @@ def render_node(
     meeting: dict[str, Any] = {"nodes": len(plan.nodes), "port": plan.master_port}
     if job.framework == PREFLIGHT and all(one.node.inside for one in plan.nodes):
         meeting |= {"patience": RENDEZVOUS_SECONDS, "goes_on": True}
-    sent = {} if data else {"resume": job.resume_from, "reads": list_read_paths(job, root)[0]}
+    reads = [] if data else [*list_read_paths(job, root)[0], *list_parent_paths(job, root)]
+    sent = {} if data else {"resume": job.resume_from, "reads": reads}
     content: dict[str, Any] = {
         "name": job.name,
         "root": root,

@@ -5,6 +5,7 @@ task's code, the data that it reads, what it resumes from, and what its ranks ha
                                         (DeepSpeed's `latest`)
     does not                            its folder of checkpoints, and what its ranks have written beside the script
     resumes from another task's path    what lies there
+    came after another task             that one's checkpoint and outputs
     reads                               of `datasets/` and `workspace/`: the whole folder in there
 
 Files that exist there with the same size and time are not sent again.
@@ -50,6 +51,12 @@ def list_read_paths(job: JobSpec, *roots: str) -> tuple[list[str], str]:
             return [], path
         found["/".join(parts[:2])] = None
     return list(found), ""
+
+
+def list_parent_paths(job: JobSpec, root: str) -> list[str]:
+    """Return what the job was given of the task that it came after, as paths below the data directory `root`."""
+    found = (_split_below(path, [root]) for path in (job.after_checkpoint, job.after_outputs))
+    return ["/".join(parts) for parts in found if parts and len(parts) > 1 and parts[0] in TASK_FOLDERS]
 
 
 def _split_below(path: str, roots: Iterable[str]) -> list[str] | None:

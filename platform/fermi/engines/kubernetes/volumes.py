@@ -117,8 +117,9 @@ def _iterate_needed(job: JobSpec, top: str) -> Iterator[tuple[str, ...]]:
         yield parts
     if (parts := _split_below(job.resume_from, top)) and _is_shared(parts):
         yield parts
-    if top and (folder := find_task_folder(Path(top), job.resume_from)):
-        yield folder.parts[-2:]
+    for path in job.foreign_paths if top else ():
+        if folder := find_task_folder(Path(top), path):
+            yield folder.parts[-2:]
 
 
 def _split_below(path: str, top: str) -> tuple[str, ...] | None:

@@ -195,9 +195,10 @@ class LocalBackend(Backend):
     def _confine(
         self, job: JobSpec, plan: Plan, disk: environment_runs.EnvironmentDisk | None = None
     ) -> dict[str, Any] | None:
-        """Return the sandbox of a job's ranks. Of other tasks' folders only the one that this one resumes from can be
-        read; of environments, the `disk` of the one that ranks run inside of."""
-        own, resume = self._task_folder(job.checkpoint_dir), self._task_folder(job.resume_from)
+        """Return the sandbox of a job's ranks. Of other tasks' folders only those that this one resumes from or came
+        after can be read; of environments, the `disk` of the one that ranks run inside of."""
+        own = self._task_folder(job.checkpoint_dir)
+        foreign = [folder for path in job.foreign_paths for folder in self._task_folder(path)]
         packages = [self._packages(job)] if job.code or disk else []
         workspace = [] if (start := self._workspace(job)) == self.workspace else [start]
         shared = [Path(job.files_dir)] if job.files_dir else []
@@ -209,7 +210,7 @@ class LocalBackend(Backend):
                 *own, *outputs, *compiled, *workspace, *([disk.workspace, disk.home] if disk else []),
                 *([Path(self._code(job).tree(job))] if job.code else []),
             ],
-            readable=[self.data_dir / "datasets", plans, *resume, *packages, *shared],
+            readable=[self.data_dir / "datasets", plans, *foreign, *packages, *shared],
             logs=self._log_dir(job.task_id, job.attempt),
             home=disk.home if disk else self._home(job),
         )  # fmt: skip

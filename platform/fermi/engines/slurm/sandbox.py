@@ -51,16 +51,16 @@ def confine_rank(
 ) -> dict[str, Any]:
     """Return the key `confine` of a node's spec, or nothing where it is not wanted. `folder`: the platform's data
     directory as the nodes see it. Of what lies there, a task may write to its own outputs and checkpoints and to the
-    workspace, and read its attempt's folder, the datasets, its project's files and what it resumes from. `disk`: of the
-    environment inside of which its ranks run: its home is theirs, and `workspace` is its own."""
+    workspace, and read its attempt's folder, the datasets, its project's files and what it resumes from or came after.
+    `disk`: of the environment inside of which its ranks run: its home is theirs, and `workspace` is its own."""
     run = f"{folder}/runs/{job.name}"
     compiled = f"{run}/files/{COMPILE_FOLDER}" if uses_compile_folder(node) else ""
     tree = at.tree(job) if job.code else ""
     own = [path for path in (job.checkpoint_dir, job.output_dir, compiled, tree) if path]
     node_cache = get_node_cache(job, connection)
     given = {**connection, "writes": [*connection.get("writes", ()), *([node_cache] if node_cache else [])]}
-    resume = str(find_task_folder(Path(folder), job.resume_from) or "")
-    read = [f"{folder}/datasets", run, *([at.packages] if job.code else []), job.files_dir, resume]
+    foreign = [str(find_task_folder(Path(folder), path) or "") for path in job.foreign_paths]
+    read = [f"{folder}/datasets", run, *([at.packages] if job.code else []), job.files_dir, *foreign]
     home = f"{disk}/home" if disk else f"{folder}/{HOMES_FOLDER}/{job.project or 'default'}"
     return _build_order(given, folder, own=own, home=home, workspace=workspace,
                   reads=[path for path in read if path],
