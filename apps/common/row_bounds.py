@@ -27,7 +27,9 @@ MAX_ROWS = {
     "notice-tests": 50,  # of a channel; the oldest give way
     "reservations": 500,  # made by a person, that have not ended
     "run-views": 200,  # of a person, and of a project
+    "saved-templates": 500,  # of a project, or of the platform
     "saved-views": 100,  # of a person
+    "schedules": 200,  # of a project
     "secrets": 500,  # of a project
     "sweeps": 2_000,  # of a project
     "tasks": 20_000,  # of a person, made within a day and not ended: trainings, pre-flight tests and drills each

@@ -23,6 +23,8 @@ INCIDENT_KINDS = {
     "task_hung": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),
     "task_restarted": IncidentKind(IncidentLevel.WARN, owner=True),
     "task_waits": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),
+    "schedule_failed": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),
+    "schedule_stopped": IncidentKind(IncidentLevel.WARN, passes=True, owner=True, maintainers=True),
     "budget": IncidentKind(IncidentLevel.WARN, maintainers=True),
     "node_lost": IncidentKind(IncidentLevel.FAIL, passes=True, maintainers=True, operators=True),
     "environment_idle": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),

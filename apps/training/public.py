@@ -4,6 +4,7 @@ The rows (`Task`, `Attempt`, `Node`, `Finding`, …) are for queries: only train
 forbids other apps everything else of `apps.training`.
 """
 
+from apps.training.api.preview import serialize_preview
 from apps.training.core.checkpoint_choice import find_newest_checkpoint
 from apps.training.core.code import rebuild_request
 from apps.training.core.curves import CurvePart, CurveSummary, find_summary, read_curve
@@ -50,10 +51,10 @@ from apps.training.queue.node_health import get_failure_counts
 from apps.training.reports.causes import summarize_causes
 from apps.training.reports.telemetry import list_holders
 from apps.training.reports.telemetry import read_task_series as read_task_telemetry
-from apps.training.services.actions import delete_task, find_task, stop_task
+from apps.training.services.actions import clone_request, delete_task, find_task, stop_task
 from apps.training.services.create import draft_request, submit_request
 from apps.training.services.pause import pause_task, resume_task
-from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, render_draft
+from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, preview_task, render_draft
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, STATES_WITH_ATTEMPT, TaskKind, TaskState
 from apps.training.usage.report import UsageTotals, report_task_usage, sum_task_usage
 
@@ -84,6 +85,7 @@ __all__ = [
     "UsageTotals",
     "apply_patterns",
     "build_handle",
+    "clone_request",
     "delete_task",
     "describe_common_reason",
     "draft_request",
@@ -106,6 +108,7 @@ __all__ = [
     "make_run_token",
     "mask_secrets",
     "pause_task",
+    "preview_task",
     "read_curve",
     "read_task_telemetry",
     "rebuild_request",
@@ -120,6 +123,7 @@ __all__ = [
     "select_brief_columns",
     "serialize_batch",
     "serialize_brief",
+    "serialize_preview",
     "serialize_problem",
     "serialize_reason",
     "serialize_warning",

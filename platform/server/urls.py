@@ -24,6 +24,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.proxy.api.urls")),
     path("", include("apps.code.api.urls")),
     path("", include("apps.files.api.urls")),
+    path("", include("apps.templates.api.urls")),
     path("schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
 ]

@@ -36,6 +36,16 @@ MADE = {
     "notice-rules": ("POST", "/notice-rules", {"scope": "me", "name": "r", "channels": []}),
     "reservations": ("POST", "/reservations", {"environmentIds": ["env-001"], "projectId": ONE, **SOON}),
     "run-views": ("POST", "/run-views", {"name": "v"}),
+    "saved-templates": (
+        "POST",
+        "/saved-templates",
+        {"name": "t", "projectId": ONE, "request": changed()},
+    ),
+    "schedules": (
+        "POST",
+        "/schedules",
+        {"name": "s", "projectId": ONE, "request": changed(), "cron": "0 0 * * *"},
+    ),
     "saved-views": ("POST", "/saved-views", {"section": "training", "name": "v", "query": ""}),
     "secrets": ("PUT", f"/projects/{ONE}/secrets/s", {"value": "x"}),
     "tasks": ("POST", "/training-tasks", changed()),
@@ -49,11 +59,13 @@ BOUNDED = {
     "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot", "doors.Entry", "environments.Hosted",
     "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload",
     "notices.Channel", "notices.Rule", "runs.RunTag", "runs.RunView", "scheduling.Reservation", "sweeps.Sweep",
+    "templates.SavedTemplate", "templates.Schedule",
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
     "environments.Standby", "files.LibraryCache", "files.Outputs",
+    "templates.ScheduleRun",
     "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits", "training.DiagnosisRules", "training.Drill",
     "runs.Run", "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor",
     "training.TraceExport", "workers.Report",

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from apps.common.clock import now
 from apps.training.core import wakeups
 from apps.training.core.parameters import store_parameters
-from apps.training.models import MAX_SUMMARIES, MetricPoint, MetricSummary
+from apps.training.models import MetricPoint, MetricSummary
 from fermi.metrics.parameters import MAX_NAME_LENGTH
+from fermi.metrics.summaries import MAX_SUMMARIES
 
 MAX_POINTS = 10_000
 """Of an attempt; later ones change only what the curve comes to."""

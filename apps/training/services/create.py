@@ -22,8 +22,8 @@ from fermi.planning.request import ParsedRequest, parse_request
 def submit_request(
     user: User, request: Mapping[str, Any], key: str | None = None, attach: Callable[[Task], None] | None = None
 ) -> Task:
-    """Create a task from a request that did not come through the API: of a group, of a sweep, or of a task that runs
-    again. `key` and `attach` are those of `create_task`. Raises ProblemsError."""
+    """Create a task from a request that did not come through the API: of a group, of a sweep, of a schedule, or of a
+    task that runs again. `key` and `attach` are those of `create_task`. Raises ProblemsError, and ApiError."""
     return create_task(user, parse_request(request), key, attach=attach)
 
 

@@ -1755,6 +1755,327 @@ export interface paths {
         patch: operations["changeReservation"];
         trace?: never;
     };
+    "/api/v1/run-views": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List your saved views of the table of runs and those of your projects. */
+        get: operations["listRunViews"];
+        put?: never;
+        /** @description Save a view of the table of runs: for yourself, or for a project of which you are a member. */
+        post: operations["createRunView"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/run-views/{view_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Delete one of your views, or one of a project of which you are a member. The runs stay as they are. */
+        delete: operations["deleteRunView"];
+        options?: never;
+        head?: never;
+        /** @description Change one of your views, or one of a project of which you are a member. */
+        patch: operations["changeRunView"];
+        trace?: never;
+    };
+    "/api/v1/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List training tasks as runs: those that a query matches, with the values of columns, in any order. A page is found by an index, or by reading at most 20,000 tasks; then `searched` says whether that was enough. */
+        get: operations["listRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/{task_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /** @description Change the tags of a task, its note, or whether lists leave it out. Needs the role of a member. */
+        patch: operations["changeRun"];
+        trace?: never;
+    };
+    "/api/v1/runs/{task_id}/facts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Return what the nodes of an attempt reported that they ran with: interpreter, packages, machine, and the
+         *     names of variables.
+         */
+        get: operations["getRunFacts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Tag, archive, stop or delete many tasks. Each is done or refused by itself; stops and deletions that do not
+         *     fit into 20 seconds are refused with RUNS_NOT_REACHED: send these again.
+         */
+        post: operations["changeRuns"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/columns": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description List the columns that the table of runs can have: properties of tasks, and parameters and curves of your
+         *     newest tasks.
+         */
+        get: operations["listRunColumns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/comparison": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return what up to 50 runs can be compared by: metrics, parameters (those that differ first) and media. */
+        get: operations["getRunComparison"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return what a query over runs can be continued with at a position. */
+        get: operations["completeRunQuery"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/differences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Return what differs between two tasks, the likeliest cause of another result first, and the step at which
+         *     their curves part beyond the noise.
+         */
+        get: operations["getRunDifferences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Return the runs that a query matches as a file: their ids and names, and the columns. Ends after 100,000
+         *     runs.
+         */
+        get: operations["exportRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/groups": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List groups of runs with equal values, with figures of the numbers in the columns. */
+        get: operations["listRunGroups"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/runs/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Return metrics of up to 50 runs on one axis, with at most `points` points of each: where several lie in one
+         *     place, their mean, lowest and highest value.
+         */
+        get: operations["getRunSeries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/saved-templates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the saved templates of your projects and of the platform. */
+        get: operations["listSavedTemplates"];
+        put?: never;
+        /**
+         * @description Save a template of a project (member) or of the platform (administrator), from a request or from a task. All
+         *     problems are reported at once. 409 where the name is taken.
+         */
+        post: operations["createSavedTemplate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/saved-templates/{template_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return one saved template. */
+        get: operations["getSavedTemplate"];
+        put?: never;
+        post?: never;
+        /** @description Delete a saved template (a maintainer, or whoever saved it). 409 while a schedule uses it. */
+        delete: operations["deleteSavedTemplate"];
+        options?: never;
+        head?: never;
+        /**
+         * @description Change a saved template (a maintainer, or whoever saved it). Its tasks stay as they are; its schedules use it
+         *     as it is now.
+         */
+        patch: operations["changeSavedTemplate"];
+        trace?: never;
+    };
+    "/api/v1/saved-templates/{template_id}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Return what a task from a saved template would run, and its problems. Creates nothing. */
+        post: operations["previewTaskFromTemplate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/saved-templates/{template_id}/tasks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Create a task from a saved template (member). All problems are reported at once; those of a parameter have
+         *     the field `values.NAME`.
+         */
+        post: operations["createTaskFromTemplate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/saved-views": {
         parameters: {
             query?: never;
@@ -1785,6 +2106,238 @@ export interface paths {
         post?: never;
         /** @description Delete one of your saved views. What it lists stays as it is. */
         delete: operations["deleteSavedView"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/schedules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the schedules of your projects. */
+        get: operations["listSchedules"];
+        put?: never;
+        /**
+         * @description Create tasks at the moments of a cron expression (member). They have your rights. All problems are reported
+         *     at once, also those that a task would have now. 409 where the name is taken.
+         */
+        post: operations["createSchedule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/schedules/{schedule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return one schedule. */
+        get: operations["getSchedule"];
+        put?: never;
+        post?: never;
+        /** @description Delete a schedule with its history (a maintainer, or its owner). Its tasks stay. */
+        delete: operations["deleteSchedule"];
+        options?: never;
+        head?: never;
+        /**
+         * @description Change, pause or resume a schedule (a maintainer, or its owner). Whoever changes what it runs becomes its
+         *     owner. A schedule that is resumed begins with the next moment.
+         */
+        patch: operations["changeSchedule"];
+        trace?: never;
+    };
+    "/api/v1/schedules/{schedule_id}/runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the newest moments of a schedule and what became of each. */
+        get: operations["listScheduleRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/schedules/moments": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the next five moments of a cron expression. */
+        get: operations["listScheduleMoments"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the sweeps of your projects, newest first. */
+        get: operations["listSweeps"];
+        put?: never;
+        /** @description Create a sweep: trials of one request with other parameters. The first ones start at once. */
+        post: operations["createSweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return one sweep with its best trial. */
+        get: operations["getSweep"];
+        put?: never;
+        post?: never;
+        /** @description Delete a sweep that has ended. The tasks of its trials stay. */
+        delete: operations["deleteSweep"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/clone-best": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Create a task with the parameters of the best trial, with more steps for example. */
+        post: operations["cloneBestTrial"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/importance": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return how much each parameter matters for the objective (PED-ANOVA), as far as completed trials tell. */
+        get: operations["getSweepImportance"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Start no further trial; those that run go on. Repeating the request changes nothing. */
+        post: operations["pauseSweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Start trials again. Repeating the request changes nothing. */
+        post: operations["resumeSweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Stop a sweep and its trials. Repeating the request changes nothing. */
+        post: operations["stopSweep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/{sweep_id}/trials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the trials of a sweep, each with why it waits, was paused, or ended as it did. */
+        get: operations["listSweepTrials"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sweeps/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Return what a sweep would do, and all that is wrong with it. Nothing is stored. */
+        post: operations["previewSweep"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2933,6 +3486,16 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        AbsentSeries: {
+            taskId: string;
+            /** @description empty: none of the run's curves has a place on the axis */
+            metric: string;
+            code: string;
+            message: string;
+            hint: string;
+        };
+        /** @enum {string} */
+        ActionEnum: "addTags" | "removeTags" | "archive" | "unarchive" | "stop" | "delete";
         /** @description A task of the same project that has to end first, and how. */
         AfterRequest: {
             /** @description the id of the task */
@@ -3031,6 +3594,8 @@ export interface components {
             /** @description who has it */
             taskId: string | null;
         };
+        /** @enum {string} */
+        AxisEnum: "step" | "time" | "relativeTime" | "tokens" | "samples" | "gpuHours";
         BetweenZones: {
             items: components["schemas"]["ZoneLink"][];
         };
@@ -3038,6 +3603,26 @@ export interface components {
             data: components["schemas"]["BetweenZones"];
             code: number;
             message: string;
+        };
+        /** @description When no further trial starts. Trials that run when `trials` is reached go on; all else stops them. */
+        BudgetRequest: {
+            /**
+             * @description how many there are at most
+             * @default null
+             */
+            trials?: number | null;
+            /** @default null */
+            gpuHours?: number | null;
+            /**
+             * @description in the platform's currency
+             * @default null
+             */
+            cost?: number | null;
+            /**
+             * @description ISO 8601; UTC if it has no offset
+             * @default null
+             */
+            endsAt?: string | null;
         };
         CapacityEvent: {
             /** Format: date-time */
@@ -3126,6 +3711,28 @@ export interface components {
             reason: components["schemas"]["Reason"] | null;
             /** @description why these */
             reasons: components["schemas"]["WarningItem"][];
+        };
+        CloneBestRequest: {
+            taskName?: string;
+            /** @description in place of those of the trial */
+            hyperparameters?: {
+                [key: string]: unknown;
+            };
+            /** @description behind the script's other arguments */
+            args?: string[];
+            /**
+             * @description from the trial's newest checkpoint
+             * @default true
+             */
+            resume?: boolean;
+        };
+        ClonedTask: {
+            taskId: string;
+        };
+        ClonedTaskEnvelope: {
+            data: components["schemas"]["ClonedTask"];
+            code: number;
+            message: string;
         };
         ClusterCreateRequest: {
             name: string;
@@ -3234,6 +3841,74 @@ export interface components {
         };
         /** @enum {string} */
         CommunicationBackend: "nccl" | "gloo";
+        ComparedMedia: {
+            kind: components["schemas"]["MediaKind"];
+            name: string;
+            /** @description that have it */
+            runs: number;
+        };
+        ComparedMetric: {
+            name: string;
+            /** @description that have it */
+            runs: number;
+        };
+        ComparedParameter: {
+            name: string;
+            /** @description between the runs */
+            differs: boolean;
+        };
+        ComparedRun: {
+            taskId: string;
+            taskName: string;
+            status: components["schemas"]["TaskState"];
+            framework: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            startedAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+            parameters: {
+                [key: string]: string;
+            };
+        };
+        ComparisonText: {
+            code: string;
+            message: string;
+            /** @description why it matters, or what to do; may be empty */
+            hint: string;
+        };
+        CurveDivergence: {
+            code: string;
+            message: string;
+            /** @description why it matters, or what to do; may be empty */
+            hint: string;
+            metric: string;
+            /** @description too_few: nothing is claimed */
+            verdict: components["schemas"]["DivergenceVerdict"];
+            /** @description own: the short-range noise of the curves themselves */
+            basis: components["schemas"]["DivergenceBasis"];
+            /** @description runs that differ in the seed alone, from which the noise is known */
+            sisters: number;
+            /** @description in the range of steps that both have, of the curve with fewer */
+            points: number;
+            /** @description at which they part; null: they do not */
+            step: number | null;
+            /**
+             * Format: double
+             * @description average shortly behind that step
+             */
+            left: number | null;
+            /** Format: double */
+            right: number | null;
+            /**
+             * Format: double
+             * @description what they had to differ by
+             */
+            margin: number | null;
+            /** @description the step up to which all values are the same */
+            identicalUntil: number | null;
+        };
         DatasetCreateRequest: {
             name: string;
             description?: string;
@@ -3345,6 +4020,13 @@ export interface components {
             /** @description rules to try; without it, those of the project */
             text?: string;
         };
+        DifferingRun: {
+            taskId: string;
+            taskName: string;
+            status: components["schemas"]["TaskState"];
+            /** Format: date-time */
+            createdAt: string;
+        };
         DistributedConfigRequest: {
             /** @default true */
             enabled?: boolean;
@@ -3413,6 +4095,10 @@ export interface components {
             /** @description number of processes, not of nodes */
             worldSize: number;
         };
+        /** @enum {string} */
+        DivergenceBasis: "sisters" | "own";
+        /** @enum {string} */
+        DivergenceVerdict: "parted" | "together" | "too_few";
         DoorRequest: {
             /** @default  */
             door?: string;
@@ -4233,6 +4919,12 @@ export interface components {
             revision?: string;
             secret?: string | null;
         };
+        /** @enum {string} */
+        GoalEnum: "minimize" | "maximize";
+        GpuCount: {
+            type: string;
+            count: number;
+        };
         GpuMemory: {
             index: number;
             /** @description may be empty */
@@ -4284,6 +4976,8 @@ export interface components {
             /** @description workers that are in no group yet */
             workerIds?: string[];
         };
+        /** @enum {string} */
+        GroupEnum: "task" | "parameter" | "metric" | "cost";
         GroupItem: {
             id: string;
             name: string;
@@ -4494,7 +5188,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
         JoinTokenCreateRequest: {
             name: string;
             /** @description by default your only one */
@@ -4881,7 +5575,7 @@ export interface components {
         MediaItem: {
             attempt: number;
             rank: number;
-            kind: components["schemas"]["MediaItemKindEnum"];
+            kind: components["schemas"]["MediaKind"];
             name: string;
             step: number;
             /** @description of the file in the task's outputs */
@@ -4891,8 +5585,6 @@ export interface components {
             /** Format: date-time */
             at: string;
         };
-        /** @enum {string} */
-        MediaItemKindEnum: "image" | "text" | "table" | "histogram";
         MediaItemPage: {
             total: number;
             page: number;
@@ -4904,6 +5596,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        MediaKind: "image" | "text" | "table" | "histogram";
         MemberAddRequest: {
             username: string;
             /** @default member */
@@ -4973,6 +5667,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        MissedEnum: "skip" | "last" | "all";
         ModelCreateRequest: {
             name: string;
             description?: string;
@@ -5087,6 +5783,30 @@ export interface components {
              */
             zone?: string | null;
         };
+        /** @description What a node reported; a text that it did not report is empty. */
+        NodeFactsItem: {
+            nodeRank: number;
+            name: string;
+            python: string;
+            /** @description the interpreter of its ranks */
+            executable: string;
+            /** @description that PyTorch was built for */
+            cuda: string;
+            rocm: string;
+            driver: string;
+            kernel: string;
+            cpu: string;
+            cores: number | null;
+            /** @description of the machine */
+            gpus: components["schemas"]["GpuCount"][];
+            /** @description of a task without a code snapshot */
+            script: components["schemas"]["ScriptFact"] | null;
+            /** @description of the script's folder */
+            commit: string;
+            branch: string;
+            packageSetId: string | null;
+            variables: components["schemas"]["VariableFact"][];
+        };
         NotSelectableReason: {
             code: string;
             message: string;
@@ -5167,7 +5887,7 @@ export interface components {
             incidentId: string | null;
             what: components["schemas"]["WhatEnum"];
             title: string;
-            outcome: components["schemas"]["OutcomeEnum"];
+            outcome: components["schemas"]["NoticeDeliveryOutcomeEnum"];
             /** Format: date-time */
             createdAt: string;
             /**
@@ -5184,6 +5904,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        NoticeDeliveryOutcomeEnum: "waiting" | "sent" | "failed" | "dropped";
         NoticeDeliveryPage: {
             total: number;
             page: number;
@@ -5262,6 +5984,33 @@ export interface components {
             error: components["schemas"]["NoticeError"] | null;
         };
         NullEnum: null;
+        /**
+         * @description What is made small or large. `value`: which value of the metric's curve counts; `best` is the lowest one where
+         *         the goal is to minimize, else the highest one.
+         */
+        ObjectiveRequest: {
+            /**
+             * @description the name of a metric that the trials report
+             * @default
+             */
+            metric?: string;
+            /**
+             * @default minimize
+             * @enum {string}
+             */
+            goal?: "minimize" | "maximize";
+            /**
+             * @description which value of the metric's curve counts
+             * @default best
+             * @enum {string}
+             */
+            value?: "best" | "last" | "min" | "max";
+            /**
+             * @description the sweep ends once a trial is as good
+             * @default null
+             */
+            target?: number | null;
+        };
         OldestWaiting: {
             taskId: string;
             name: string;
@@ -5293,7 +6042,7 @@ export interface components {
             dirty?: boolean;
         };
         /** @enum {string} */
-        OutcomeEnum: "waiting" | "sent" | "failed" | "dropped";
+        OverlapEnum: "allow" | "skip" | "queue" | "stop-older";
         Overview: {
             /** Format: date-time */
             at: string;
@@ -5430,6 +6179,10 @@ export interface components {
         };
         /** @enum {string} */
         PackageDifferenceKindEnum: "python" | "torch" | "nccl" | "cuda" | "hip" | "package";
+        PackageFact: {
+            name: string;
+            version: string;
+        };
         PackageInstallation: {
             environmentId: string;
             name: string;
@@ -5478,6 +6231,10 @@ export interface components {
             requirement: string;
             /** @description one of the environments has it */
             anywhere: boolean;
+        };
+        PackageSetItem: {
+            id: string;
+            packages: components["schemas"]["PackageFact"][];
         };
         PackagesCompared: {
             environments: components["schemas"]["PackagesEnvironment"][];
@@ -5542,6 +6299,14 @@ export interface components {
             message: string;
             hint: string;
         };
+        ParameterImportance: {
+            name: string;
+            /**
+             * Format: double
+             * @description of the differences between trials; all together are 1
+             */
+            share: number;
+        };
         ParameterItem: {
             name: string;
             value: string;
@@ -5552,6 +6317,40 @@ export interface components {
             number: number | null;
             /** @description `request`, or the name of the tracker that the script told */
             source: string;
+        };
+        /**
+         * @description A parameter, by one of `value`, `values`, and `min` with `max`. `when`: it exists only where each parameter that
+         *         is named here has the value, or one of the values.
+         */
+        ParameterRequest: {
+            /** @default null */
+            value?: unknown;
+            /** @default null */
+            values?: unknown[] | null;
+            /** @default null */
+            min?: number | null;
+            /** @default null */
+            max?: number | null;
+            /**
+             * @description of a range: its values are min, min + step, …
+             * @default null
+             */
+            step?: number | null;
+            /**
+             * @default linear
+             * @enum {string}
+             */
+            scale?: "linear" | "log";
+            /**
+             * @description float by default; int for whole numbers
+             * @default float
+             * @enum {string}
+             */
+            type?: "float" | "int";
+            /** @default {} */
+            when?: {
+                [key: string]: unknown;
+            };
         };
         /** @description Changes to a channel. What is left out stays as it is. */
         PatchedChannelChangeRequest: {
@@ -5695,6 +6494,60 @@ export interface components {
             timezone?: string;
             /** @description from there on quiet hours do not count */
             breaksThrough?: components["schemas"]["DiagnosisLevel"];
+            enabled?: boolean;
+        };
+        PatchedRunChangeRequest: {
+            /** @description all of them; others are removed */
+            tags?: string[];
+            /** @description Markdown */
+            note?: string;
+            /** @description lists of runs leave it out */
+            archived?: boolean;
+        };
+        PatchedRunViewChangeRequest: {
+            name?: string;
+            query?: string;
+            columns?: string[];
+            /** @description a column; with - descending */
+            sort?: string;
+            groupBy?: string[];
+            /** @description ids of tasks */
+            pinned?: string[];
+            /** @description the task that others are compared with */
+            baseline?: string | null;
+        };
+        PatchedSavedTemplateChangeRequest: {
+            name?: string;
+            description?: string;
+            /** @description the body of a create, with {{name}} in texts or as whole values */
+            request?: {
+                [key: string]: unknown;
+            };
+            parameters?: components["schemas"]["TemplateParameterRequest"][];
+        };
+        PatchedScheduleChangeRequest: {
+            name?: string;
+            /** @description or a request */
+            templateId?: string | null;
+            /** @description of the template's parameters */
+            values?: {
+                [key: string]: unknown;
+            };
+            /** @description the body of a create */
+            request?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description minute, hour, day of the month, month, day of the week */
+            cron?: string;
+            /**
+             * @description Europe/Berlin
+             * @default UTC
+             */
+            zone?: string;
+            /** @description moments that passed meanwhile: none, the last, or the last ten are run */
+            missed?: components["schemas"]["MissedEnum"];
+            /** @description while a task of an earlier moment goes on; skip by default */
+            overlap?: components["schemas"]["OverlapEnum"];
             enabled?: boolean;
         };
         /** @enum {string} */
@@ -5913,6 +6766,8 @@ export interface components {
             error: string;
             message: string;
             hint: string;
+            /** @description of a query over runs: the part of it that is wrong */
+            place?: components["schemas"]["TextPlace"];
         };
         /** @enum {string} */
         ProcessesEnum: "gpu" | "node";
@@ -5956,6 +6811,41 @@ export interface components {
             itself: boolean;
             /** @description by what it was found */
             message: string;
+        };
+        /**
+         * @description How trials are ended early. `asha`: at the steps minSteps, minSteps × reduction, minSteps × reduction² …
+         *         only the best of 1/reduction go on, the others are paused; maxSteps is a whole training, by default the
+         *         request's totalSteps. `median`: at minSteps, and each `interval` steps from there, a trial that is worse than
+         *         the median of the others is stopped.
+         */
+        PruningRequest: {
+            /**
+             * @default none
+             * @enum {string}
+             */
+            method?: "none" | "asha" | "median";
+            /** @default 1 */
+            minSteps?: number;
+            /**
+             * @description of asha: the steps of a whole training
+             * @default null
+             */
+            maxSteps?: number | null;
+            /**
+             * @description of asha
+             * @default 3
+             */
+            reduction?: number;
+            /**
+             * @description of median; minSteps by default
+             * @default null
+             */
+            interval?: number | null;
+            /**
+             * @description of median: so many trials have to have reached a step
+             * @default 5
+             */
+            startTrials?: number;
         };
         QueueAhead: {
             /** @description null: a task that you may not see */
@@ -6253,11 +7143,382 @@ export interface components {
             /** @description with the scope `project` */
             projectId?: string | null;
         };
+        /** @description Runs of one group as one line with its spread. */
+        RunBand: {
+            metric: string;
+            /** @description value of the parameter; empty: they have none */
+            group: string;
+            taskIds: string[];
+            x: number[];
+            mean: number[];
+            low: number[];
+            high: number[];
+            lowQuartile: number[];
+            highQuartile: number[];
+            /** @description runs that have a value at each place */
+            count: number[];
+        };
+        RunBulkItem: {
+            taskId: string;
+            done: boolean;
+            /** @description why nothing was done; null: it was done */
+            refusal: components["schemas"]["Reason"] | null;
+        };
+        RunBulkRequest: {
+            /** @description of tasks */
+            taskIds: string[];
+            action: components["schemas"]["ActionEnum"];
+            /** @description with addTags and removeTags: which */
+            tags?: string[];
+        };
+        RunBulkResult: {
+            /** @description one for each task, in the order of the request */
+            items: components["schemas"]["RunBulkItem"][];
+            /** @description how many were done */
+            done: number;
+        };
+        RunBulkResultEnvelope: {
+            data: components["schemas"]["RunBulkResult"];
+            code: number;
+            message: string;
+        };
+        RunColumn: {
+            name: string;
+            /** @description `mixed`: a parameter, which may have numbers and texts */
+            kind: components["schemas"]["RunColumnKindEnum"];
+            label: string;
+            choices: string[];
+            group: components["schemas"]["GroupEnum"];
+            sortable: boolean;
+        };
+        /** @enum {string} */
+        RunColumnKindEnum: "text" | "number" | "time" | "duration" | "choice" | "mixed";
+        RunColumnList: {
+            items: components["schemas"]["RunColumn"][];
+        };
+        RunColumnListEnvelope: {
+            data: components["schemas"]["RunColumnList"];
+            code: number;
+            message: string;
+        };
+        RunComparison: {
+            /** @description false: not all points are read yet; ask again */
+            complete: boolean;
+            runs: components["schemas"]["ComparedRun"][];
+            metrics: components["schemas"]["ComparedMetric"][];
+            parameters: components["schemas"]["ComparedParameter"][];
+            media: components["schemas"]["ComparedMedia"][];
+            /** @description metrics of what machines used, where they were measured */
+            machine: string[];
+        };
+        RunComparisonEnvelope: {
+            data: components["schemas"]["RunComparison"];
+            code: number;
+            message: string;
+        };
+        /** @description What may stand instead of the characters from `from` up to `to` (Unicode code points, from 0). */
+        RunCompletion: {
+            from: number;
+            to: number;
+            items: components["schemas"]["RunCompletionItem"][];
+        };
+        RunCompletionEnvelope: {
+            data: components["schemas"]["RunCompletion"];
+            code: number;
+            message: string;
+        };
+        RunCompletionItem: {
+            text: string;
+            /** @description `field`, `parameter`, `metric`, `value` or `keyword` */
+            kind: string;
+            /** @description kind of the field's values; may be empty */
+            detail: string;
+        };
+        /** @description A metric of a run: one line over all of its attempts. Steps that were done again count once. */
+        RunCurve: {
+            taskId: string;
+            metric: string;
+            /** @description who reported it */
+            source: string;
+            x: number[];
+            /** @description means, where several points lie in one place */
+            y: number[];
+            /** @description the lowest of each place; null: one point in each */
+            low: number[] | null;
+            /** @description the highest of each place; null: one point in each */
+            high: number[] | null;
+            /** @description of points */
+            count: number;
+            /** @description `y` smoothed; null: not asked for */
+            smoothed: number[] | null;
+            /**
+             * Format: double
+             * @description the newest value of the whole curve
+             */
+            last: number | null;
+            lastStep: number | null;
+            /** @description where attempts after the first began, on axes of steps */
+            restarts: number[];
+            /** @description points that were NaN or infinite */
+            notFinite: number;
+            /** @description false: the same request has more of it next time */
+            complete: boolean;
+        };
+        RunDifference: {
+            code: string;
+            message: string;
+            /** @description why it matters, or what to do; may be empty */
+            hint: string;
+            kind: components["schemas"]["RunDifferenceKind"];
+            /** @description of the parameter, package or variable; empty where there is one alone */
+            name: string;
+            /** @description empty: the run has none, or it is never shown (variables) */
+            left: string;
+            right: string;
+            /** @description 0 to 100: an order, no probability */
+            weight: number;
+        };
+        /** @enum {string} */
+        RunDifferenceKind: "data" | "code" | "script" | "revision" | "model" | "parameter" | "seed" | "batch" | "framework" | "setting" | "ranks" | "gpus" | "package" | "image" | "machine" | "variable" | "nodes" | "restarts" | "time";
+        RunDifferences: {
+            left: components["schemas"]["DifferingRun"];
+            right: components["schemas"]["DifferingRun"];
+            /** @description the likeliest cause of another result first */
+            differences: components["schemas"]["RunDifference"][];
+            /** @description further differences */
+            leftOut: number;
+            /** @description losses and scores that both runs have */
+            curves: components["schemas"]["CurveDivergence"][];
+            /** @description of the code snapshots, those that differ */
+            files: components["schemas"]["FileDifference"][];
+            filesLeftOut: number;
+            /** @description what could not be compared */
+            gaps: components["schemas"]["ComparisonText"][];
+        };
+        RunDifferencesEnvelope: {
+            data: components["schemas"]["RunDifferences"];
+            code: number;
+            message: string;
+        };
+        RunFactsAnswer: {
+            taskId: string;
+            /** @description null: none has reported any */
+            attempt: number | null;
+            nodes: components["schemas"]["NodeFactsItem"][];
+            /** @description each once, however many nodes have it */
+            packageSets: components["schemas"]["PackageSetItem"][];
+        };
+        RunFactsAnswerEnvelope: {
+            data: components["schemas"]["RunFactsAnswer"];
+            code: number;
+            message: string;
+        };
+        /** @description Of the numbers of one column in a group; null: beyond what a number of JSON holds. */
+        RunFigures: {
+            /** Format: double */
+            mean: number | null;
+            /**
+             * Format: double
+             * @description standard deviation of all of them, not of a sample
+             */
+            std: number | null;
+            /** Format: double */
+            min: number;
+            /** Format: double */
+            max: number;
+            count: number;
+        };
+        RunGroup: {
+            /** @description by field; null: without a value */
+            key: {
+                [key: string]: unknown;
+            };
+            count: number;
+            /** @description by column, of those with numbers */
+            values: {
+                [key: string]: components["schemas"]["RunFigures"];
+            };
+        };
+        RunGroupList: {
+            /** @description the largest first, at most 200 */
+            items: components["schemas"]["RunGroup"][];
+            /** @description how many there are */
+            groups: number;
+            /** @description that are in groups: the newest that match, at most 5,000 */
+            tasks: number;
+            /** @description false: more tasks match, or may match */
+            complete: boolean;
+        };
+        RunGroupListEnvelope: {
+            data: components["schemas"]["RunGroupList"];
+            code: number;
+            message: string;
+        };
+        RunItem: {
+            task: components["schemas"]["TaskBrief"];
+            tags: string[];
+            /** @description its first 200 characters */
+            note: string;
+            /** Format: date-time */
+            archivedAt: string | null;
+            /** @description by column; without those that the run has not */
+            values: {
+                [key: string]: unknown;
+            };
+        };
+        RunPage: {
+            items: components["schemas"]["RunItem"][];
+            /** @description null: nothing follows */
+            nextCursor: string | null;
+            /** @description null: not known, as too many match */
+            total: number | null;
+            /** @description false: there are more than `total` */
+            totalIsExact: boolean | null;
+            searched: components["schemas"]["RunsSearched"];
+        };
+        RunPageEnvelope: {
+            data: components["schemas"]["RunPage"];
+            code: number;
+            message: string;
+        };
+        /** @description What people say of a run. */
+        RunRecord: {
+            taskId: string;
+            tags: string[];
+            /** @description Markdown */
+            note: string;
+            /**
+             * Format: date-time
+             * @description null: it is not archived
+             */
+            archivedAt: string | null;
+        };
+        RunRecordEnvelope: {
+            data: components["schemas"]["RunRecord"];
+            code: number;
+            message: string;
+        };
+        RunSeries: {
+            axis: components["schemas"]["AxisEnum"];
+            /** Format: double */
+            to: number | null;
+            /** @description the most of each curve in this answer */
+            points: number;
+            /** @description false: not all points are read yet; ask again */
+            complete: boolean;
+            series: components["schemas"]["RunCurve"][];
+            bands: components["schemas"]["RunBand"][];
+            absent: components["schemas"]["AbsentSeries"][];
+            /** Format: double */
+            from: number | null;
+        };
+        RunSeriesEnvelope: {
+            data: components["schemas"]["RunSeries"];
+            code: number;
+            message: string;
+        };
+        RunViewItem: {
+            id: string;
+            name: string;
+            /** @description null: your own */
+            projectId: string | null;
+            query: string;
+            columns: string[];
+            sort: string;
+            groupBy: string[];
+            /** @description of those the ones that you may see */
+            pinned: string[];
+            baseline: string | null;
+            mayChange: boolean;
+        };
+        RunViewItemEnvelope: {
+            data: components["schemas"]["RunViewItem"];
+            code: number;
+            message: string;
+        };
+        RunViewItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["RunViewItem"][];
+        };
+        RunViewItemPageEnvelope: {
+            data: components["schemas"]["RunViewItemPage"];
+            code: number;
+            message: string;
+        };
+        RunViewRequest: {
+            name: string;
+            query?: string;
+            columns?: string[];
+            /** @description a column; with - descending */
+            sort?: string;
+            groupBy?: string[];
+            /** @description ids of tasks */
+            pinned?: string[];
+            /** @description the task that others are compared with */
+            baseline?: string | null;
+            /** @description for all of its members; null: your own */
+            projectId?: string | null;
+        };
         /** @description Where the ranks of an environment run (in it or beside it), and why. */
         RunsIn: {
             way: components["schemas"]["WayEnum"];
             code: string;
             /** @description why: why it was chosen, or why the other way is not possible */
+            message: string;
+        };
+        RunsSearched: {
+            /** @description false: more may match, before the next page or, in an order that no index has, elsewhere */
+            complete: boolean;
+            /** @description that were read and tested for this page */
+            tasks: number;
+        };
+        SavedTemplateCreateRequest: {
+            name: string;
+            description?: string;
+            /** @description the body of a create, with {{name}} in texts or as whole values */
+            request?: {
+                [key: string]: unknown;
+            };
+            parameters?: components["schemas"]["TemplateParameterRequest"][];
+            /** @description null: of the task, or of the platform */
+            projectId?: string | null;
+            /** @description in place of request: that of a task */
+            taskId?: string;
+        };
+        SavedTemplateItem: {
+            id: string;
+            name: string;
+            description: string;
+            /** @description null: offered to every project */
+            projectId: string | null;
+            request: unknown;
+            parameters: components["schemas"]["TemplateParameter"][];
+            /** @description counts its changes */
+            version: number;
+            /** @description empty: the user was deleted */
+            createdBy: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            updatedAt: string;
+            mayChange: boolean;
+        };
+        SavedTemplateItemEnvelope: {
+            data: components["schemas"]["SavedTemplateItem"];
+            code: number;
+            message: string;
+        };
+        SavedTemplateItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["SavedTemplateItem"][];
+        };
+        SavedTemplateItemPageEnvelope: {
+            data: components["schemas"]["SavedTemplateItemPage"];
+            code: number;
             message: string;
         };
         SavedViewItem: {
@@ -6339,8 +7600,127 @@ export interface components {
             framework: string;
             label: string;
         };
+        ScheduleCreateRequest: {
+            name: string;
+            /** @description or a request */
+            templateId?: string | null;
+            /** @description of the template's parameters */
+            values?: {
+                [key: string]: unknown;
+            };
+            /** @description the body of a create */
+            request?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description minute, hour, day of the month, month, day of the week */
+            cron: string;
+            /**
+             * @description Europe/Berlin
+             * @default UTC
+             */
+            zone?: string;
+            /** @description moments that passed meanwhile: none, the last, or the last ten are run */
+            missed?: components["schemas"]["MissedEnum"];
+            /** @description while a task of an earlier moment goes on; skip by default */
+            overlap?: components["schemas"]["OverlapEnum"];
+            enabled?: boolean;
+            projectId: string;
+        };
+        ScheduleItem: {
+            id: string;
+            name: string;
+            projectId: string;
+            templateId: string | null;
+            /** @description empty: it has a request of its own */
+            templateName: string;
+            values: {
+                [key: string]: unknown;
+            };
+            request: unknown;
+            cron: string;
+            zone: string;
+            missed: components["schemas"]["MissedEnum"];
+            overlap: components["schemas"]["OverlapEnum"];
+            enabled: boolean;
+            /** @description why the platform stopped it; null: it did not */
+            stopped: components["schemas"]["ScheduleReason"] | null;
+            /** @description whose rights its tasks have */
+            owner: string;
+            /** Format: date-time */
+            nextAt: string | null;
+            /**
+             * Format: date-time
+             * @description the moment of its newest task
+             */
+            lastAt: string | null;
+            lastTaskId: string | null;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            updatedAt: string;
+            mayChange: boolean;
+        };
+        ScheduleItemEnvelope: {
+            data: components["schemas"]["ScheduleItem"];
+            code: number;
+            message: string;
+        };
+        ScheduleItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["ScheduleItem"][];
+        };
+        ScheduleItemPageEnvelope: {
+            data: components["schemas"]["ScheduleItemPage"];
+            code: number;
+            message: string;
+        };
+        ScheduleMoments: {
+            moments: string[];
+        };
+        ScheduleMomentsEnvelope: {
+            data: components["schemas"]["ScheduleMoments"];
+            code: number;
+            message: string;
+        };
+        ScheduleReason: {
+            code: string;
+            message: string;
+            hint: string;
+        };
+        ScheduleRunItem: {
+            /**
+             * Format: date-time
+             * @description at which its task was due
+             */
+            moment: string;
+            outcome: components["schemas"]["ScheduleRunOutcome"];
+            taskId: string | null;
+            /** @description why it was skipped or failed, or what it waits for */
+            reason: components["schemas"]["ScheduleReason"] | null;
+            /** Format: date-time */
+            decidedAt: string;
+        };
+        ScheduleRunItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["ScheduleRunItem"][];
+        };
+        ScheduleRunItemPageEnvelope: {
+            data: components["schemas"]["ScheduleRunItemPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        ScheduleRunOutcome: "pending" | "created" | "skipped" | "failed";
         /** @enum {string} */
         ScopeEnum: "me" | "project" | "platform";
+        ScriptFact: {
+            path: string;
+            sha256: string;
+        };
         SecretItem: {
             name: string;
             /** Format: date-time */
@@ -6520,6 +7900,245 @@ export interface components {
             environmentIds: string[];
             masterNode?: string | null;
         };
+        Sweep: {
+            id: string;
+            name: string;
+            projectId: string;
+            projectName: string;
+            owner: string;
+            status: components["schemas"]["SweepState"];
+            reason: components["schemas"]["Reason"] | null;
+            method: components["schemas"]["SweepMethod"];
+            metric: string;
+            goal: components["schemas"]["GoalEnum"];
+            trials: components["schemas"]["SweepTrialCounts"];
+            /** @description number of the best trial */
+            best: number | null;
+            /** Format: double */
+            bestValue: number | null;
+            /**
+             * Format: double
+             * @description of ended trials, and with a budget of the running ones, too
+             */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description null without a price
+             */
+            cost: number | null;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            endedAt: string | null;
+            allowedActions: components["schemas"]["SweepAction"][];
+            /** @description what it was created from */
+            spec: {
+                [key: string]: unknown;
+            };
+            bestTrial: components["schemas"]["SweepTrial"] | null;
+        };
+        /** @enum {string} */
+        SweepAction: "pause" | "resume" | "stop" | "delete" | "cloneBest";
+        SweepEnvelope: {
+            data: components["schemas"]["Sweep"];
+            code: number;
+            message: string;
+        };
+        SweepImportance: {
+            /** @description completed ones, from which it was computed */
+            trials: number;
+            items: components["schemas"]["ParameterImportance"][];
+        };
+        SweepImportanceEnvelope: {
+            data: components["schemas"]["SweepImportance"];
+            code: number;
+            message: string;
+        };
+        SweepItem: {
+            id: string;
+            name: string;
+            projectId: string;
+            projectName: string;
+            owner: string;
+            status: components["schemas"]["SweepState"];
+            reason: components["schemas"]["Reason"] | null;
+            method: components["schemas"]["SweepMethod"];
+            metric: string;
+            goal: components["schemas"]["GoalEnum"];
+            trials: components["schemas"]["SweepTrialCounts"];
+            /** @description number of the best trial */
+            best: number | null;
+            /** Format: double */
+            bestValue: number | null;
+            /**
+             * Format: double
+             * @description of ended trials, and with a budget of the running ones, too
+             */
+            gpuHours: number;
+            /**
+             * Format: double
+             * @description null without a price
+             */
+            cost: number | null;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            endedAt: string | null;
+            allowedActions: components["schemas"]["SweepAction"][];
+        };
+        SweepItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["SweepItem"][];
+        };
+        SweepItemPageEnvelope: {
+            data: components["schemas"]["SweepItemPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        SweepMethod: "tpe" | "random" | "grid" | "cmaes";
+        SweepPreview: {
+            problems: components["schemas"]["ProblemItem"][];
+            warnings: components["schemas"]["SweepWarning"][];
+            /** @description trials at most; null: other parts of the budget end it */
+            count: number | null;
+            /** @description of the first trials */
+            parameters: {
+                [key: string]: unknown;
+            }[];
+            /** @description of the first trial's task; null: none can be built */
+            request: {
+                [key: string]: unknown;
+            } | null;
+        };
+        SweepPreviewEnvelope: {
+            data: components["schemas"]["SweepPreview"];
+            code: number;
+            message: string;
+        };
+        /** @description A sweep. `request`: the task that each trial is, as POST /training-tasks has it. */
+        SweepRequest: {
+            /**
+             * @description required
+             * @default
+             */
+            name?: string;
+            /**
+             * @default {
+             *       "metric": "",
+             *       "goal": "minimize",
+             *       "value": "best",
+             *       "target": null
+             *     }
+             */
+            objective?: components["schemas"]["ObjectiveRequest"];
+            /**
+             * @default tpe
+             * @enum {string}
+             */
+            method?: "tpe" | "random" | "grid" | "cmaes";
+            /** @default {} */
+            parameters?: {
+                [key: string]: components["schemas"]["ParameterRequest"];
+            };
+            /**
+             * @default {
+             *       "method": "none",
+             *       "minSteps": 1,
+             *       "maxSteps": null,
+             *       "reduction": 3,
+             *       "interval": null,
+             *       "startTrials": 5
+             *     }
+             */
+            pruning?: components["schemas"]["PruningRequest"];
+            /**
+             * @default {
+             *       "trials": null,
+             *       "gpuHours": null,
+             *       "cost": null,
+             *       "endsAt": null
+             *     }
+             */
+            budget?: components["schemas"]["BudgetRequest"];
+            /**
+             * @description trials that run at the same time
+             * @default 4
+             */
+            parallel?: number;
+            /** @default {} */
+            request?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @enum {string} */
+        SweepState: "running" | "paused" | "stopping" | "ended";
+        SweepTrial: {
+            number: number;
+            status: components["schemas"]["SweepTrialState"];
+            /** @description null: not made yet, or deleted */
+            taskId: string | null;
+            taskStatus: string | null;
+            parameters: {
+                [key: string]: unknown;
+            };
+            chosenBy: components["schemas"]["SweepMethod"];
+            /**
+             * Format: double
+             * @description the objective, as far as it is known
+             */
+            value: number | null;
+            valueStep: number | null;
+            /** @description the newest */
+            step: number | null;
+            /** @description how many comparisons it has passed */
+            rung: number;
+            marks: components["schemas"]["TrialMark"][];
+            /** @description why it waits, was paused, or ended as it did */
+            why: components["schemas"]["Reason"] | null;
+            /** Format: double */
+            gpuHours: number;
+            /** Format: double */
+            cost: number | null;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            startedAt: string | null;
+            /** Format: date-time */
+            endedAt: string | null;
+        };
+        SweepTrialCounts: {
+            total: number;
+            /** @description with those that wait */
+            running: number;
+            /** @description at a rung */
+            paused: number;
+            complete: number;
+            pruned: number;
+            failed: number;
+        };
+        SweepTrialPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["SweepTrial"][];
+        };
+        SweepTrialPageEnvelope: {
+            data: components["schemas"]["SweepTrialPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        SweepTrialState: "new" | "active" | "paused" | "stopping" | "complete" | "pruned" | "failed" | "stopped";
+        SweepWarning: {
+            code: string;
+            message: string;
+            /** @description what to do */
+            hint: string;
+            field: string;
+        };
         TaskAttempt: {
             number: number;
             masterPort: number;
@@ -6683,6 +8302,11 @@ export interface components {
              * @default null
              */
             projectId?: string | null;
+            /**
+             * @description by which its runs are found again; they can be changed later
+             * @default []
+             */
+            tags?: string[];
             /**
              * @description existing, or new for environments that are made for the task
              * @default existing
@@ -6904,6 +8528,15 @@ export interface components {
             request: unknown;
             /** @description what its script was configured with, by name */
             parameters: components["schemas"]["ParameterItem"][];
+            /** @description `changeRun` changes them */
+            tags: string[];
+            /** @description Markdown */
+            note: string;
+            /**
+             * Format: date-time
+             * @description null: lists of runs contain it
+             */
+            archivedAt: string | null;
         };
         TaskDetailEnvelope: {
             data: components["schemas"]["TaskDetail"];
@@ -7464,6 +9097,88 @@ export interface components {
             /** Format: date-time */
             from: string;
         };
+        TemplateParameter: {
+            name: string;
+            type: components["schemas"]["TemplateParameterType"];
+            label: string;
+            help: string;
+            /** @description null: a value has to be given */
+            default: unknown;
+            /** Format: double */
+            low: number | null;
+            /** Format: double */
+            high: number | null;
+            choices: string[];
+        };
+        /** @description A parameter of a template. */
+        TemplateParameterRequest: {
+            /** @description letters, digits and underscores: {{name}} in the request */
+            name: string;
+            type: components["schemas"]["TemplateParameterType"];
+            /** @description what the form shows; by default the name */
+            label?: string;
+            /** @description in the words of its users */
+            help?: string;
+            /** @description of its type; without one a value has to be given */
+            default?: unknown;
+            /**
+             * Format: double
+             * @description the smallest number
+             */
+            low?: number | null;
+            /**
+             * Format: double
+             * @description the largest number
+             */
+            high?: number | null;
+            choices?: string[];
+            /** @description where in the request its placeholder is written: entrypoint.args.1; what was there is the default */
+            path?: string;
+        };
+        /** @enum {string} */
+        TemplateParameterType: "string" | "integer" | "number" | "boolean" | "choice" | "environments" | "datasetVersion";
+        TemplatePreview: {
+            /** @description with the values */
+            request: unknown;
+            problems: components["schemas"]["TemplateProblem"][];
+            /** @description as of previewTask; null while a value is wrong */
+            preview: unknown;
+        };
+        TemplatePreviewEnvelope: {
+            data: components["schemas"]["TemplatePreview"];
+            code: number;
+            message: string;
+        };
+        TemplateProblem: {
+            /** @description values.NAME for a parameter */
+            field: string;
+            error: string;
+            message: string;
+            hint: string;
+        };
+        /** @description Values for a template's parameters. */
+        TemplateRunRequest: {
+            /** @description by parameter; null: its default */
+            values?: {
+                [key: string]: unknown;
+            };
+            /** @description other fields of the request; objects are merged */
+            overrides?: {
+                [key: string]: unknown;
+            };
+            /** @description of the task, where the template is of the platform */
+            projectId?: string;
+        };
+        TemplateTask: {
+            taskId: string;
+            taskName: string;
+            status: string;
+        };
+        TemplateTaskEnvelope: {
+            data: components["schemas"]["TemplateTask"];
+            code: number;
+            message: string;
+        };
         TemplateVariant: {
             nodes: number;
             gpusPerNode: number;
@@ -7476,6 +9191,12 @@ export interface components {
             request: unknown;
             /** @description what there is not */
             missing: components["schemas"]["WarningItem"][];
+        };
+        /** @description A part of a text, in characters (Unicode code points) from 0. */
+        TextPlace: {
+            from: number;
+            /** @description the first behind it */
+            to: number;
         };
         Timeline: {
             environments: components["schemas"]["TimelineEnvironment"][];
@@ -7565,6 +9286,14 @@ export interface components {
         };
         /** @enum {string} */
         TreeEntryKindEnum: "folder" | "file" | "link";
+        TrialMark: {
+            step: number;
+            /**
+             * Format: double
+             * @description the objective as it was at this step
+             */
+            value: number;
+        };
         UploadCreateRequest: {
             path: string;
             /** Format: int64 */
@@ -7850,6 +9579,11 @@ export interface components {
              * @description of the measured ones: weighed by utilisation
              */
             used: number;
+        };
+        VariableFact: {
+            name: string;
+            /** @description its value may be a secret, so it is never compared */
+            isSecret: boolean;
         };
         VersionCreateRequest: {
             path: string;
@@ -12575,6 +14309,759 @@ export interface operations {
             };
         };
     };
+    listRunViews: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name";
+                page?: number;
+                pageSize?: number;
+                /** @description id: only its views, without your own */
+                project?: string;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createRunView: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunViewRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteRunView: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeRunView: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                view_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRunViewChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunViewItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listRuns: {
+        parameters: {
+            query?: {
+                /** @description `true`: archived ones alone; `all`: them, too */
+                archived?: "false" | "true" | "all";
+                /** @description may repeat */
+                column?: string[];
+                cursor?: string;
+                pageSize?: number;
+                /** @description id */
+                project?: string;
+                /** @description in the language of queries over runs */
+                query?: string;
+                /** @description `-` in front: from high to low */
+                sort?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeRun: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedRunChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunRecordEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getRunFacts: {
+        parameters: {
+            query?: {
+                /** @description by default the newest that reported any */
+                attempt?: number;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunFactsAnswerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeRuns: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RunBulkRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunBulkResultEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listRunColumns: {
+        parameters: {
+            query?: {
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunColumnListEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getRunComparison: {
+        parameters: {
+            query: {
+                /** @description ids; may repeat */
+                task: string[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunComparisonEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    completeRunQuery: {
+        parameters: {
+            query?: {
+                /** @description the end by default */
+                position?: number;
+                query?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunCompletionEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getRunDifferences: {
+        parameters: {
+            query: {
+                /** @description id of a task */
+                left: string;
+                /** @description id of the task that it is compared with */
+                right: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunDifferencesEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    exportRuns: {
+        parameters: {
+            query?: {
+                /** @description `true`: archived ones alone; `all`: them, too */
+                archived?: "false" | "true" | "all";
+                /** @description may repeat */
+                column?: string[];
+                format?: "csv" | "parquet";
+                /** @description id */
+                project?: string;
+                /** @description in the language of queries over runs */
+                query?: string;
+                sort?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/vnd.apache.parquet": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listRunGroups: {
+        parameters: {
+            query: {
+                /** @description `true`: archived ones alone; `all`: them, too */
+                archived?: "false" | "true" | "all";
+                /** @description may repeat */
+                by: string[];
+                /** @description may repeat */
+                column?: string[];
+                /** @description id */
+                project?: string;
+                /** @description in the language of queries over runs */
+                query?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunGroupListEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getRunSeries: {
+        parameters: {
+            query: {
+                axis?: "step" | "time" | "relativeTime" | "tokens" | "samples" | "gpuHours";
+                /** @description on the axis; its beginning by default */
+                from?: number;
+                /** @description name of a parameter: one band for each value */
+                groupBy?: string;
+                /** @description names; may repeat. `machine.gpu` and so on: what the run's machines used */
+                metric: string[];
+                /** @description the most of each curve; fewer where there are many curves */
+                points?: number;
+                /** @description weight of the moving average; 0: none */
+                smooth?: number;
+                /** @description ids; may repeat */
+                task: string[];
+                /** @description on the axis; its end by default */
+                to?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RunSeriesEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSavedTemplates: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "updatedAt" | "-updatedAt";
+                page?: number;
+                pageSize?: number;
+                /** @description what this project may use */
+                project?: string;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedTemplateItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createSavedTemplate: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SavedTemplateCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedTemplateItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSavedTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedTemplateItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteSavedTemplate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeSavedTemplate: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedSavedTemplateChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SavedTemplateItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    previewTaskFromTemplate: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TemplateRunRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplatePreviewEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createTaskFromTemplate: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: {
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                template_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TemplateRunRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TemplateTaskEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listSavedViews: {
         parameters: {
             query?: {
@@ -12659,6 +15146,579 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSchedules: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "nextAt" | "-nextAt";
+                page?: number;
+                pageSize?: number;
+                project?: string;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createSchedule: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ScheduleCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeSchedule: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedScheduleChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listScheduleRuns: {
+        parameters: {
+            query?: {
+                outcome?: ("pending" | "created" | "skipped" | "failed")[];
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleRunItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listScheduleMoments: {
+        parameters: {
+            query: {
+                cron: string;
+                zone?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleMomentsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSweeps: {
+        parameters: {
+            query?: {
+                ordering?: "createdAt" | "-createdAt" | "name" | "-name";
+                page?: number;
+                pageSize?: number;
+                /** @description id */
+                project?: string;
+                search?: string;
+                status?: ("running" | "paused" | "stopping" | "ended")[];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createSweep: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SweepRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    cloneBestTrial: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["CloneBestRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ClonedTaskEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSweepImportance: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepImportanceEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    pauseSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    resumeSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    stopSweep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSweepTrials: {
+        parameters: {
+            query?: {
+                ordering?: "number" | "-number" | "value" | "-value" | "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                status?: ("new" | "active" | "paused" | "stopping" | "complete" | "pruned" | "failed" | "stopped")[];
+            };
+            header?: never;
+            path: {
+                sweep_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepTrialPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    previewSweep: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SweepRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepPreviewEnvelope"];
                 };
             };
             default: {
@@ -12828,6 +15888,8 @@ export interface operations {
     listTasks: {
         parameters: {
             query?: {
+                /** @description false: without archived ones, true: these alone; without it, all */
+                archived?: boolean;
                 /** @description as the overview names causes of failures and of waiting */
                 cause?: string;
                 /** @description whether to say how many there are; unless it is given, pages behind a cursor do not */

@@ -6,6 +6,20 @@ from decimal import Decimal
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 
+class AbsentSeries(TypedDict):
+    taskId: str
+    metric: str
+    """
+    empty: none of the run's curves has a place on the axis
+    """
+    code: str
+    message: str
+    hint: str
+
+
+ActionEnum: TypeAlias = Literal["addTags", "removeTags", "archive", "unarchive", "stop", "delete"]
+
+
 class AfterRequest(TypedDict):
     """
     A task of the same project that has to end first, and how.
@@ -80,6 +94,29 @@ class AwayNode(TypedDict):
     """
 
 
+AxisEnum: TypeAlias = Literal["step", "time", "relativeTime", "tokens", "samples", "gpuHours"]
+
+
+class BudgetRequest(TypedDict):
+    """
+    When no further trial starts. Trials that run when `trials` is reached go on; all else stops them.
+    """
+
+    trials: NotRequired[int | None]
+    """
+    how many there are at most
+    """
+    gpuHours: NotRequired[float | None]
+    cost: NotRequired[float | None]
+    """
+    in the platform's currency
+    """
+    endsAt: NotRequired[str | None]
+    """
+    ISO 8601; UTC if it has no offset
+    """
+
+
 CapacityEventKind: TypeAlias = Literal[
     "came",
     "went",
@@ -99,6 +136,26 @@ ChangeEnum: TypeAlias = Literal["added", "removed", "changed"]
 
 
 CheckpointEnum: TypeAlias = Literal["newest", "best"]
+
+
+class CloneBestRequest(TypedDict):
+    taskName: NotRequired[str]
+    hyperparameters: NotRequired[dict[str, Any]]
+    """
+    in place of those of the trial
+    """
+    args: NotRequired[list[str]]
+    """
+    behind the script's other arguments
+    """
+    resume: NotRequired[bool]
+    """
+    from the trial's newest checkpoint
+    """
+
+
+class ClonedTask(TypedDict):
+    taskId: str
 
 
 class ClusterCreateRequest(TypedDict):
@@ -150,6 +207,31 @@ class CodeOrigin(TypedDict):
 
 
 CommunicationBackend: TypeAlias = Literal["nccl", "gloo"]
+
+
+class ComparedMetric(TypedDict):
+    name: str
+    runs: int
+    """
+    that have it
+    """
+
+
+class ComparedParameter(TypedDict):
+    name: str
+    differs: bool
+    """
+    between the runs
+    """
+
+
+class ComparisonText(TypedDict):
+    code: str
+    message: str
+    hint: str
+    """
+    why it matters, or what to do; may be empty
+    """
 
 
 class DatasetCreateRequest(TypedDict):
@@ -207,6 +289,12 @@ class DistributedInfo(TypedDict):
     """
     number of processes, not of nodes
     """
+
+
+DivergenceBasis: TypeAlias = Literal["sisters", "own"]
+
+
+DivergenceVerdict: TypeAlias = Literal["parted", "together", "too_few"]
 
 
 class DoorRequest(TypedDict):
@@ -635,6 +723,14 @@ class GitSource(TypedDict):
     secret: NotRequired[str | None]
 
 
+GoalEnum: TypeAlias = Literal["minimize", "maximize"]
+
+
+class GpuCount(TypedDict):
+    type: str
+    count: int
+
+
 class GpuMemory(TypedDict):
     index: int
     name: str
@@ -713,6 +809,9 @@ class GroupCreateRequest(TypedDict):
     """
     workers that are in no group yet
     """
+
+
+GroupEnum: TypeAlias = Literal["task", "parameter", "metric", "cost"]
 
 
 class GroupMoveRequest(TypedDict):
@@ -796,6 +895,8 @@ IncidentKind: TypeAlias = Literal[
     "task_hung",
     "task_restarted",
     "task_waits",
+    "schedule_failed",
+    "schedule_stopped",
     "budget",
     "node_lost",
     "environment_idle",
@@ -966,7 +1067,7 @@ class LogPatternField(TypedDict):
     unit: str
 
 
-MediaItemKindEnum: TypeAlias = Literal["image", "text", "table", "histogram"]
+MediaKind: TypeAlias = Literal["image", "text", "table", "histogram"]
 
 
 MemoryHolderKindEnum: TypeAlias = Literal["kernel", "process"]
@@ -1024,6 +1125,9 @@ class MetricItem(TypedDict):
 class MetricList(TypedDict):
     items: list[MetricItem]
     next: int | None
+
+
+MissedEnum: TypeAlias = Literal["skip", "last", "all"]
 
 
 class ModelCreateRequest(TypedDict):
@@ -1144,6 +1248,9 @@ class NotSelectableReason(TypedDict):
 NoticeChannelKind: TypeAlias = Literal["apprise", "webhook"]
 
 
+NoticeDeliveryOutcomeEnum: TypeAlias = Literal["waiting", "sent", "failed", "dropped"]
+
+
 class NoticeError(TypedDict):
     code: str
     message: str
@@ -1182,6 +1289,27 @@ class NoticeTry(TypedDict):
 NullEnum: TypeAlias = None
 
 
+class ObjectiveRequest(TypedDict):
+    """
+    What is made small or large. `value`: which value of the metric's curve counts; `best` is the lowest one where
+        the goal is to minimize, else the highest one.
+    """
+
+    metric: NotRequired[str]
+    """
+    the name of a metric that the trials report
+    """
+    goal: NotRequired[Literal["minimize", "maximize"]]
+    value: NotRequired[Literal["best", "last", "min", "max"]]
+    """
+    which value of the metric's curve counts
+    """
+    target: NotRequired[float | None]
+    """
+    the sweep ends once a trial is as good
+    """
+
+
 OnEnum: TypeAlias = Literal["succeeded", "failed", "ended"]
 
 
@@ -1198,7 +1326,7 @@ class OriginRequest(TypedDict):
     dirty: NotRequired[bool]
 
 
-OutcomeEnum: TypeAlias = Literal["waiting", "sent", "failed", "dropped"]
+OverlapEnum: TypeAlias = Literal["allow", "skip", "queue", "stop-older"]
 
 
 class OverviewFailures(TypedDict):
@@ -1293,6 +1421,11 @@ class OverviewTasks(TypedDict):
 PackageDifferenceKindEnum: TypeAlias = Literal["python", "torch", "nccl", "cuda", "hip", "package"]
 
 
+class PackageFact(TypedDict):
+    name: str
+    version: str
+
+
 PackageInstallationStateEnum: TypeAlias = Literal["waiting", "running", "done", "failed"]
 
 
@@ -1332,6 +1465,11 @@ class PackageMissing(TypedDict):
     """
 
 
+class PackageSetItem(TypedDict):
+    id: str
+    packages: list[PackageFact]
+
+
 PackagesEnvironmentStateEnum: TypeAlias = Literal["looking", "known", "failed"]
 
 
@@ -1356,6 +1494,14 @@ class PackagesReason(TypedDict):
     hint: str
 
 
+class ParameterImportance(TypedDict):
+    name: str
+    share: float
+    """
+    of the differences between trials; all together are 1
+    """
+
+
 class ParameterItem(TypedDict):
     name: str
     value: str
@@ -1367,6 +1513,28 @@ class ParameterItem(TypedDict):
     """
     `request`, or the name of the tracker that the script told
     """
+
+
+class ParameterRequest(TypedDict):
+    """
+    A parameter, by one of `value`, `values`, and `min` with `max`. `when`: it exists only where each parameter that
+        is named here has the value, or one of the values.
+    """
+
+    value: NotRequired[Any]
+    values: NotRequired[list[Any] | None]
+    min: NotRequired[float | None]
+    max: NotRequired[float | None]
+    step: NotRequired[float | None]
+    """
+    of a range: its values are min, min + step, …
+    """
+    scale: NotRequired[Literal["linear", "log"]]
+    type: NotRequired[Literal["float", "int"]]
+    """
+    float by default; int for whole numbers
+    """
+    when: NotRequired[dict[str, Any]]
 
 
 class PatchedChannelChangeRequest(TypedDict):
@@ -1559,6 +1727,73 @@ class PatchedRuleChangeRequest(TypedDict):
     enabled: NotRequired[bool]
 
 
+class PatchedRunChangeRequest(TypedDict):
+    tags: NotRequired[list[str]]
+    """
+    all of them; others are removed
+    """
+    note: NotRequired[str]
+    """
+    Markdown
+    """
+    archived: NotRequired[bool]
+    """
+    lists of runs leave it out
+    """
+
+
+class PatchedRunViewChangeRequest(TypedDict):
+    name: NotRequired[str]
+    query: NotRequired[str]
+    columns: NotRequired[list[str]]
+    sort: NotRequired[str]
+    """
+    a column; with - descending
+    """
+    groupBy: NotRequired[list[str]]
+    pinned: NotRequired[list[str]]
+    """
+    ids of tasks
+    """
+    baseline: NotRequired[str | None]
+    """
+    the task that others are compared with
+    """
+
+
+class PatchedScheduleChangeRequest(TypedDict):
+    name: NotRequired[str]
+    templateId: NotRequired[str | None]
+    """
+    or a request
+    """
+    values: NotRequired[dict[str, Any]]
+    """
+    of the template's parameters
+    """
+    request: NotRequired[dict[str, Any] | None]
+    """
+    the body of a create
+    """
+    cron: NotRequired[str]
+    """
+    minute, hour, day of the month, month, day of the week
+    """
+    zone: NotRequired[str]
+    """
+    Europe/Berlin
+    """
+    missed: NotRequired[MissedEnum]
+    """
+    moments that passed meanwhile: none, the last, or the last ten are run
+    """
+    overlap: NotRequired[OverlapEnum]
+    """
+    while a task of an earlier moment goes on; skip by default
+    """
+    enabled: NotRequired[bool]
+
+
 PhaseEnum: TypeAlias = Literal["starting", "compiling", "running", "evaluating", "saving", "ending"]
 
 
@@ -1709,20 +1944,6 @@ class PricesRequest(TypedDict):
 PriorityClass: TypeAlias = Literal["low", "normal", "high", "urgent"]
 
 
-class ProblemItem(TypedDict):
-    """
-    `field` is a path like `distributedConfig.masterNode`; empty = the request as a whole.
-    """
-
-    field: str
-    error: str
-    """
-    stable code
-    """
-    message: str
-    hint: str
-
-
 ProcessesEnum: TypeAlias = Literal["gpu", "node"]
 
 
@@ -1745,6 +1966,34 @@ class ProposedResumeRule(TypedDict):
     message: str
     """
     by what it was found
+    """
+
+
+class PruningRequest(TypedDict):
+    """
+    How trials are ended early. `asha`: at the steps minSteps, minSteps × reduction, minSteps × reduction² …
+        only the best of 1/reduction go on, the others are paused; maxSteps is a whole training, by default the
+        request's totalSteps. `median`: at minSteps, and each `interval` steps from there, a trial that is worse than
+        the median of the others is stopped.
+    """
+
+    method: NotRequired[Literal["none", "asha", "median"]]
+    minSteps: NotRequired[int]
+    maxSteps: NotRequired[int | None]
+    """
+    of asha: the steps of a whole training
+    """
+    reduction: NotRequired[int]
+    """
+    of asha
+    """
+    interval: NotRequired[int | None]
+    """
+    of median; minSteps by default
+    """
+    startTrials: NotRequired[int]
+    """
+    of median: so many trials have to have reached a step
     """
 
 
@@ -1948,6 +2197,281 @@ class ResumeRequest(TypedDict):
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
 
 
+class RunBand(TypedDict):
+    """
+    Runs of one group as one line with its spread.
+    """
+
+    metric: str
+    group: str
+    """
+    value of the parameter; empty: they have none
+    """
+    taskIds: list[str]
+    x: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+    lowQuartile: list[float]
+    highQuartile: list[float]
+    count: list[int]
+    """
+    runs that have a value at each place
+    """
+
+
+class RunBulkItem(TypedDict):
+    taskId: str
+    done: bool
+    refusal: Reason | None
+    """
+    why nothing was done; null: it was done
+    """
+
+
+class RunBulkRequest(TypedDict):
+    taskIds: list[str]
+    """
+    of tasks
+    """
+    action: ActionEnum
+    tags: NotRequired[list[str]]
+    """
+    with addTags and removeTags: which
+    """
+
+
+class RunBulkResult(TypedDict):
+    items: list[RunBulkItem]
+    """
+    one for each task, in the order of the request
+    """
+    done: int
+    """
+    how many were done
+    """
+
+
+RunColumnKindEnum: TypeAlias = Literal["text", "number", "time", "duration", "choice", "mixed"]
+
+
+class RunCompletionItem(TypedDict):
+    text: str
+    kind: str
+    """
+    `field`, `parameter`, `metric`, `value` or `keyword`
+    """
+    detail: str
+    """
+    kind of the field's values; may be empty
+    """
+
+
+class RunCurve(TypedDict):
+    """
+    A metric of a run: one line over all of its attempts. Steps that were done again count once.
+    """
+
+    taskId: str
+    metric: str
+    source: str
+    """
+    who reported it
+    """
+    x: list[float]
+    y: list[float]
+    """
+    means, where several points lie in one place
+    """
+    low: list[float] | None
+    """
+    the lowest of each place; null: one point in each
+    """
+    high: list[float] | None
+    """
+    the highest of each place; null: one point in each
+    """
+    count: int
+    """
+    of points
+    """
+    smoothed: list[float] | None
+    """
+    `y` smoothed; null: not asked for
+    """
+    last: float | None
+    """
+    the newest value of the whole curve
+    """
+    lastStep: int | None
+    restarts: list[float]
+    """
+    where attempts after the first began, on axes of steps
+    """
+    notFinite: int
+    """
+    points that were NaN or infinite
+    """
+    complete: bool
+    """
+    false: the same request has more of it next time
+    """
+
+
+RunDifferenceKind: TypeAlias = Literal[
+    "data",
+    "code",
+    "script",
+    "revision",
+    "model",
+    "parameter",
+    "seed",
+    "batch",
+    "framework",
+    "setting",
+    "ranks",
+    "gpus",
+    "package",
+    "image",
+    "machine",
+    "variable",
+    "nodes",
+    "restarts",
+    "time",
+]
+
+
+class RunFigures(TypedDict):
+    """
+    Of the numbers of one column in a group; null: beyond what a number of JSON holds.
+    """
+
+    mean: float | None
+    std: float | None
+    """
+    standard deviation of all of them, not of a sample
+    """
+    min: float
+    max: float
+    count: int
+
+
+class RunGroup(TypedDict):
+    key: dict[str, Any]
+    """
+    by field; null: without a value
+    """
+    count: int
+    values: dict[str, RunFigures]
+    """
+    by column, of those with numbers
+    """
+
+
+class RunGroupList(TypedDict):
+    items: list[RunGroup]
+    """
+    the largest first, at most 200
+    """
+    groups: int
+    """
+    how many there are
+    """
+    tasks: int
+    """
+    that are in groups: the newest that match, at most 5,000
+    """
+    complete: bool
+    """
+    false: more tasks match, or may match
+    """
+
+
+class RunRecord(TypedDict):
+    """
+    What people say of a run.
+    """
+
+    taskId: str
+    tags: list[str]
+    note: str
+    """
+    Markdown
+    """
+    archivedAt: str | None
+    """
+    null: it is not archived
+    """
+
+
+RunSeries = TypedDict(
+    "RunSeries",
+    {
+        "axis": AxisEnum,
+        "to": float | None,
+        "points": int,
+        "complete": bool,
+        "series": list[RunCurve],
+        "bands": list[RunBand],
+        "absent": list[AbsentSeries],
+        "from": float | None,
+    },
+)
+
+
+class RunViewItem(TypedDict):
+    id: str
+    name: str
+    projectId: str | None
+    """
+    null: your own
+    """
+    query: str
+    columns: list[str]
+    sort: str
+    groupBy: list[str]
+    pinned: list[str]
+    """
+    of those the ones that you may see
+    """
+    baseline: str | None
+    mayChange: bool
+
+
+class RunViewRequest(TypedDict):
+    name: str
+    query: NotRequired[str]
+    columns: NotRequired[list[str]]
+    sort: NotRequired[str]
+    """
+    a column; with - descending
+    """
+    groupBy: NotRequired[list[str]]
+    pinned: NotRequired[list[str]]
+    """
+    ids of tasks
+    """
+    baseline: NotRequired[str | None]
+    """
+    the task that others are compared with
+    """
+    projectId: NotRequired[str | None]
+    """
+    for all of its members; null: your own
+    """
+
+
+class RunsSearched(TypedDict):
+    complete: bool
+    """
+    false: more may match, before the next page or, in an order that no index has, elsewhere
+    """
+    tasks: int
+    """
+    that were read and tested for this page
+    """
+
+
 class SavedViewItem(TypedDict):
     section: str
     """
@@ -2009,7 +2533,59 @@ class SceneFramework(TypedDict):
     label: str
 
 
+class ScheduleCreateRequest(TypedDict):
+    name: str
+    templateId: NotRequired[str | None]
+    """
+    or a request
+    """
+    values: NotRequired[dict[str, Any]]
+    """
+    of the template's parameters
+    """
+    request: NotRequired[dict[str, Any] | None]
+    """
+    the body of a create
+    """
+    cron: str
+    """
+    minute, hour, day of the month, month, day of the week
+    """
+    zone: NotRequired[str]
+    """
+    Europe/Berlin
+    """
+    missed: NotRequired[MissedEnum]
+    """
+    moments that passed meanwhile: none, the last, or the last ten are run
+    """
+    overlap: NotRequired[OverlapEnum]
+    """
+    while a task of an earlier moment goes on; skip by default
+    """
+    enabled: NotRequired[bool]
+    projectId: str
+
+
+class ScheduleMoments(TypedDict):
+    moments: list[str]
+
+
+class ScheduleReason(TypedDict):
+    code: str
+    message: str
+    hint: str
+
+
+ScheduleRunOutcome: TypeAlias = Literal["pending", "created", "skipped", "failed"]
+
+
 ScopeEnum: TypeAlias = Literal["me", "project", "platform"]
+
+
+class ScriptFact(TypedDict):
+    path: str
+    sha256: str
 
 
 class SecretItem(TypedDict):
@@ -2137,6 +2713,72 @@ SourceEnum: TypeAlias = Literal["script", "runner"]
 class SummaryRequest(TypedDict):
     environmentIds: list[str]
     masterNode: NotRequired[str | None]
+
+
+SweepAction: TypeAlias = Literal["pause", "resume", "stop", "delete", "cloneBest"]
+
+
+class SweepImportance(TypedDict):
+    trials: int
+    """
+    completed ones, from which it was computed
+    """
+    items: list[ParameterImportance]
+
+
+SweepMethod: TypeAlias = Literal["tpe", "random", "grid", "cmaes"]
+
+
+class SweepRequest(TypedDict):
+    """
+    A sweep. `request`: the task that each trial is, as POST /training-tasks has it.
+    """
+
+    name: NotRequired[str]
+    """
+    required
+    """
+    objective: NotRequired[ObjectiveRequest]
+    method: NotRequired[Literal["tpe", "random", "grid", "cmaes"]]
+    parameters: NotRequired[dict[str, ParameterRequest]]
+    pruning: NotRequired[PruningRequest]
+    budget: NotRequired[BudgetRequest]
+    parallel: NotRequired[int]
+    """
+    trials that run at the same time
+    """
+    request: NotRequired[dict[str, Any]]
+
+
+SweepState: TypeAlias = Literal["running", "paused", "stopping", "ended"]
+
+
+class SweepTrialCounts(TypedDict):
+    total: int
+    running: int
+    """
+    with those that wait
+    """
+    paused: int
+    """
+    at a rung
+    """
+    complete: int
+    pruned: int
+    failed: int
+
+
+SweepTrialState: TypeAlias = Literal["new", "active", "paused", "stopping", "complete", "pruned", "failed", "stopped"]
+
+
+class SweepWarning(TypedDict):
+    code: str
+    message: str
+    hint: str
+    """
+    what to do
+    """
+    field: str
 
 
 class TaskAttempt(TypedDict):
@@ -2505,6 +3147,55 @@ TelemetryTask = TypedDict(
 )
 
 
+TemplateParameterType: TypeAlias = Literal[
+    "string", "integer", "number", "boolean", "choice", "environments", "datasetVersion"
+]
+
+
+class TemplateProblem(TypedDict):
+    field: str
+    """
+    values.NAME for a parameter
+    """
+    error: str
+    message: str
+    hint: str
+
+
+class TemplateRunRequest(TypedDict):
+    """
+    Values for a template's parameters.
+    """
+
+    values: NotRequired[dict[str, Any]]
+    """
+    by parameter; null: its default
+    """
+    overrides: NotRequired[dict[str, Any]]
+    """
+    other fields of the request; objects are merged
+    """
+    projectId: NotRequired[str]
+    """
+    of the task, where the template is of the platform
+    """
+
+
+class TemplateTask(TypedDict):
+    taskId: str
+    taskName: str
+    status: str
+
+
+TextPlace = TypedDict(
+    "TextPlace",
+    {
+        "from": int,
+        "to": int,
+    },
+)
+
+
 TimelineSpanKindEnum: TypeAlias = Literal["held", "next", "reserved", "maintenance"]
 
 
@@ -2532,6 +3223,14 @@ class TokenItem(TypedDict):
 
 
 TreeEntryKindEnum: TypeAlias = Literal["folder", "file", "link"]
+
+
+class TrialMark(TypedDict):
+    step: int
+    value: float
+    """
+    the objective as it was at this step
+    """
 
 
 class UploadCreateRequest(TypedDict):
@@ -2731,6 +3430,14 @@ class UtilisationPoint(TypedDict):
     """
 
 
+class VariableFact(TypedDict):
+    name: str
+    isSecret: bool
+    """
+    its value may be a secret, so it is never compared
+    """
+
+
 class VersionCreateRequest(TypedDict):
     path: str
     name: NotRequired[str]
@@ -2841,14 +3548,6 @@ class WorkerEntry(TypedDict):
     """
     null = CPU
     """
-
-
-class WorkerEnvironment(TypedDict):
-    env: dict[str, str]
-    """
-    empty while the group cannot be started
-    """
-    problems: list[ProblemItem]
 
 
 class WorkerError(TypedDict):
@@ -3217,6 +3916,69 @@ class CodeRequest(TypedDict):
     """
 
 
+class ComparedMedia(TypedDict):
+    kind: MediaKind
+    name: str
+    runs: int
+    """
+    that have it
+    """
+
+
+class ComparedRun(TypedDict):
+    taskId: str
+    taskName: str
+    status: TaskState
+    framework: str
+    createdAt: str
+    startedAt: str | None
+    endedAt: str | None
+    parameters: dict[str, str]
+
+
+class CurveDivergence(TypedDict):
+    code: str
+    message: str
+    hint: str
+    """
+    why it matters, or what to do; may be empty
+    """
+    metric: str
+    verdict: DivergenceVerdict
+    """
+    too_few: nothing is claimed
+    """
+    basis: DivergenceBasis
+    """
+    own: the short-range noise of the curves themselves
+    """
+    sisters: int
+    """
+    runs that differ in the seed alone, from which the noise is known
+    """
+    points: int
+    """
+    in the range of steps that both have, of the curve with fewer
+    """
+    step: int | None
+    """
+    at which they part; null: they do not
+    """
+    left: float | None
+    """
+    average shortly behind that step
+    """
+    right: float | None
+    margin: float | None
+    """
+    what they had to differ by
+    """
+    identicalUntil: int | None
+    """
+    the step up to which all values are the same
+    """
+
+
 class DatasetVersionItem(TypedDict):
     id: str
     datasetId: str
@@ -3235,6 +3997,13 @@ class DatasetVersionItem(TypedDict):
     of the training data followed by the validation data
     """
     error: VersionError | None
+    createdAt: str
+
+
+class DifferingRun(TypedDict):
+    taskId: str
+    taskName: str
+    status: TaskState
     createdAt: str
 
 
@@ -3917,7 +4686,7 @@ MachineTelemetry = TypedDict(
 class MediaItem(TypedDict):
     attempt: int
     rank: int
-    kind: MediaItemKindEnum
+    kind: MediaKind
     name: str
     step: int
     path: str
@@ -3965,6 +4734,44 @@ class MemoryHolder(TypedDict):
     """
     you may end it
     """
+
+
+class NodeFactsItem(TypedDict):
+    """
+    What a node reported; a text that it did not report is empty.
+    """
+
+    nodeRank: int
+    name: str
+    python: str
+    executable: str
+    """
+    the interpreter of its ranks
+    """
+    cuda: str
+    """
+    that PyTorch was built for
+    """
+    rocm: str
+    driver: str
+    kernel: str
+    cpu: str
+    cores: int | None
+    gpus: list[GpuCount]
+    """
+    of the machine
+    """
+    script: ScriptFact | None
+    """
+    of a task without a code snapshot
+    """
+    commit: str
+    """
+    of the script's folder
+    """
+    branch: str
+    packageSetId: str | None
+    variables: list[VariableFact]
 
 
 class NoticeChannel(TypedDict):
@@ -4026,7 +4833,7 @@ class NoticeDelivery(TypedDict):
     incidentId: str | None
     what: WhatEnum
     title: str
-    outcome: OutcomeEnum
+    outcome: NoticeDeliveryOutcomeEnum
     createdAt: str
     dueAt: str | None
     """
@@ -4257,6 +5064,24 @@ class PreflightDetail(TypedDict):
     """
 
 
+class ProblemItem(TypedDict):
+    """
+    `field` is a path like `distributedConfig.masterNode`; empty = the request as a whole.
+    """
+
+    field: str
+    error: str
+    """
+    stable code
+    """
+    message: str
+    hint: str
+    place: NotRequired[TextPlace]
+    """
+    of a query over runs: the part of it that is wrong
+    """
+
+
 class ProjectItem(TypedDict):
     id: str
     name: str
@@ -4394,6 +5219,109 @@ class RuleCreateRequest(TypedDict):
     """
 
 
+class RunColumn(TypedDict):
+    name: str
+    kind: RunColumnKindEnum
+    """
+    `mixed`: a parameter, which may have numbers and texts
+    """
+    label: str
+    choices: list[str]
+    group: GroupEnum
+    sortable: bool
+
+
+class RunColumnList(TypedDict):
+    items: list[RunColumn]
+
+
+class RunComparison(TypedDict):
+    complete: bool
+    """
+    false: not all points are read yet; ask again
+    """
+    runs: list[ComparedRun]
+    metrics: list[ComparedMetric]
+    parameters: list[ComparedParameter]
+    media: list[ComparedMedia]
+    machine: list[str]
+    """
+    metrics of what machines used, where they were measured
+    """
+
+
+RunCompletion = TypedDict(
+    "RunCompletion",
+    {
+        "from": int,
+        "to": int,
+        "items": list[RunCompletionItem],
+    },
+)
+
+
+class RunDifference(TypedDict):
+    code: str
+    message: str
+    hint: str
+    """
+    why it matters, or what to do; may be empty
+    """
+    kind: RunDifferenceKind
+    name: str
+    """
+    of the parameter, package or variable; empty where there is one alone
+    """
+    left: str
+    """
+    empty: the run has none, or it is never shown (variables)
+    """
+    right: str
+    weight: int
+    """
+    0 to 100: an order, no probability
+    """
+
+
+class RunDifferences(TypedDict):
+    left: DifferingRun
+    right: DifferingRun
+    differences: list[RunDifference]
+    """
+    the likeliest cause of another result first
+    """
+    leftOut: int
+    """
+    further differences
+    """
+    curves: list[CurveDivergence]
+    """
+    losses and scores that both runs have
+    """
+    files: list[FileDifference]
+    """
+    of the code snapshots, those that differ
+    """
+    filesLeftOut: int
+    gaps: list[ComparisonText]
+    """
+    what could not be compared
+    """
+
+
+class RunFactsAnswer(TypedDict):
+    taskId: str
+    attempt: int | None
+    """
+    null: none has reported any
+    """
+    nodes: list[NodeFactsItem]
+    packageSets: list[PackageSetItem]
+    """
+    each once, however many nodes have it
+    """
+
+
 class RunsIn(TypedDict):
     """
     Where the ranks of an environment run (in it or beside it), and why.
@@ -4436,6 +5364,137 @@ class Scene(TypedDict):
     """
     these environments
     """
+
+
+class ScheduleItem(TypedDict):
+    id: str
+    name: str
+    projectId: str
+    templateId: str | None
+    templateName: str
+    """
+    empty: it has a request of its own
+    """
+    values: dict[str, Any]
+    request: Any
+    cron: str
+    zone: str
+    missed: MissedEnum
+    overlap: OverlapEnum
+    enabled: bool
+    stopped: ScheduleReason | None
+    """
+    why the platform stopped it; null: it did not
+    """
+    owner: str
+    """
+    whose rights its tasks have
+    """
+    nextAt: str | None
+    lastAt: str | None
+    """
+    the moment of its newest task
+    """
+    lastTaskId: str | None
+    createdAt: str
+    updatedAt: str
+    mayChange: bool
+
+
+class ScheduleRunItem(TypedDict):
+    moment: str
+    """
+    at which its task was due
+    """
+    outcome: ScheduleRunOutcome
+    taskId: str | None
+    reason: ScheduleReason | None
+    """
+    why it was skipped or failed, or what it waits for
+    """
+    decidedAt: str
+
+
+class SweepItem(TypedDict):
+    id: str
+    name: str
+    projectId: str
+    projectName: str
+    owner: str
+    status: SweepState
+    reason: Reason | None
+    method: SweepMethod
+    metric: str
+    goal: GoalEnum
+    trials: SweepTrialCounts
+    best: int | None
+    """
+    number of the best trial
+    """
+    bestValue: float | None
+    gpuHours: float
+    """
+    of ended trials, and with a budget of the running ones, too
+    """
+    cost: float | None
+    """
+    null without a price
+    """
+    createdAt: str
+    endedAt: str | None
+    allowedActions: list[SweepAction]
+
+
+class SweepPreview(TypedDict):
+    problems: list[ProblemItem]
+    warnings: list[SweepWarning]
+    count: int | None
+    """
+    trials at most; null: other parts of the budget end it
+    """
+    parameters: list[dict[str, Any]]
+    """
+    of the first trials
+    """
+    request: dict[str, Any] | None
+    """
+    of the first trial's task; null: none can be built
+    """
+
+
+class SweepTrial(TypedDict):
+    number: int
+    status: SweepTrialState
+    taskId: str | None
+    """
+    null: not made yet, or deleted
+    """
+    taskStatus: str | None
+    parameters: dict[str, Any]
+    chosenBy: SweepMethod
+    value: float | None
+    """
+    the objective, as far as it is known
+    """
+    valueStep: int | None
+    step: int | None
+    """
+    the newest
+    """
+    rung: int
+    """
+    how many comparisons it has passed
+    """
+    marks: list[TrialMark]
+    why: Reason | None
+    """
+    why it waits, was paused, or ended as it did
+    """
+    gpuHours: float
+    cost: float | None
+    createdAt: str
+    startedAt: str | None
+    endedAt: str | None
 
 
 class TaskBrief(TypedDict):
@@ -4542,6 +5601,10 @@ class TaskCreateRequest(TypedDict):
     projectId: NotRequired[str | None]
     """
     whose task it is; by default the project of its environments, or the only one you are a member of
+    """
+    tags: NotRequired[list[str]]
+    """
+    by which its runs are found again; they can be changed later
     """
     launchMode: NotRequired[str]
     """
@@ -4838,6 +5901,69 @@ class TelemetryMark(TypedDict):
     """
 
 
+class TemplateParameter(TypedDict):
+    name: str
+    type: TemplateParameterType
+    label: str
+    help: str
+    default: Any
+    """
+    null: a value has to be given
+    """
+    low: float | None
+    high: float | None
+    choices: list[str]
+
+
+class TemplateParameterRequest(TypedDict):
+    """
+    A parameter of a template.
+    """
+
+    name: str
+    """
+    letters, digits and underscores: {{name}} in the request
+    """
+    type: TemplateParameterType
+    label: NotRequired[str]
+    """
+    what the form shows; by default the name
+    """
+    help: NotRequired[str]
+    """
+    in the words of its users
+    """
+    default: NotRequired[Any]
+    """
+    of its type; without one a value has to be given
+    """
+    low: NotRequired[float | None]
+    """
+    the smallest number
+    """
+    high: NotRequired[float | None]
+    """
+    the largest number
+    """
+    choices: NotRequired[list[str]]
+    path: NotRequired[str]
+    """
+    where in the request its placeholder is written: entrypoint.args.1; what was there is the default
+    """
+
+
+class TemplatePreview(TypedDict):
+    request: Any
+    """
+    with the values
+    """
+    problems: list[TemplateProblem]
+    preview: Any
+    """
+    as of previewTask; null while a value is wrong
+    """
+
+
 class TemplateVariant(TypedDict):
     nodes: int
     gpusPerNode: int
@@ -4938,6 +6064,14 @@ class Utilisation(TypedDict):
     """
     by day; the last one still runs
     """
+
+
+class WorkerEnvironment(TypedDict):
+    env: dict[str, str]
+    """
+    empty while the group cannot be started
+    """
+    problems: list[ProblemItem]
 
 
 class WorkerHostedRef(TypedDict):
@@ -5409,6 +6543,16 @@ class PackagesCompared(TypedDict):
     lacking: list[PackageLacking]
 
 
+class PatchedSavedTemplateChangeRequest(TypedDict):
+    name: NotRequired[str]
+    description: NotRequired[str]
+    request: NotRequired[dict[str, Any]]
+    """
+    the body of a create, with {{name}} in texts or as whole values
+    """
+    parameters: NotRequired[list[TemplateParameterRequest]]
+
+
 class PreviewEnvironment(TypedDict):
     environmentId: str
     name: str
@@ -5418,8 +6562,98 @@ class PreviewEnvironment(TypedDict):
     """
 
 
+class RunItem(TypedDict):
+    task: TaskBrief
+    tags: list[str]
+    note: str
+    """
+    its first 200 characters
+    """
+    archivedAt: str | None
+    values: dict[str, Any]
+    """
+    by column; without those that the run has not
+    """
+
+
+class SavedTemplateCreateRequest(TypedDict):
+    name: str
+    description: NotRequired[str]
+    request: NotRequired[dict[str, Any]]
+    """
+    the body of a create, with {{name}} in texts or as whole values
+    """
+    parameters: NotRequired[list[TemplateParameterRequest]]
+    projectId: NotRequired[str | None]
+    """
+    null: of the task, or of the platform
+    """
+    taskId: NotRequired[str]
+    """
+    in place of request: that of a task
+    """
+
+
+class SavedTemplateItem(TypedDict):
+    id: str
+    name: str
+    description: str
+    projectId: str | None
+    """
+    null: offered to every project
+    """
+    request: Any
+    parameters: list[TemplateParameter]
+    version: int
+    """
+    counts its changes
+    """
+    createdBy: str
+    """
+    empty: the user was deleted
+    """
+    createdAt: str
+    updatedAt: str
+    mayChange: bool
+
+
 class SnapshotTree(TypedDict):
     items: list[TreeEntry]
+
+
+class Sweep(TypedDict):
+    id: str
+    name: str
+    projectId: str
+    projectName: str
+    owner: str
+    status: SweepState
+    reason: Reason | None
+    method: SweepMethod
+    metric: str
+    goal: GoalEnum
+    trials: SweepTrialCounts
+    best: int | None
+    """
+    number of the best trial
+    """
+    bestValue: float | None
+    gpuHours: float
+    """
+    of ended trials, and with a budget of the running ones, too
+    """
+    cost: float | None
+    """
+    null without a price
+    """
+    createdAt: str
+    endedAt: str | None
+    allowedActions: list[SweepAction]
+    spec: dict[str, Any]
+    """
+    what it was created from
+    """
+    bestTrial: SweepTrial | None
 
 
 class TaskDetail(TypedDict):
@@ -5537,6 +6771,18 @@ class TaskDetail(TypedDict):
     parameters: list[ParameterItem]
     """
     what its script was configured with, by name
+    """
+    tags: list[str]
+    """
+    `changeRun` changes them
+    """
+    note: str
+    """
+    Markdown
+    """
+    archivedAt: str | None
+    """
+    null: lists of runs contain it
     """
 
 

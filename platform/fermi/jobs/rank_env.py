@@ -9,9 +9,17 @@ from fermi.jobs import drill, network
 from fermi.jobs.ranks import Placement
 from fermi.jobs.spec import JobSpec, Late, NodePlan, Problem, Value
 from fermi.runner.drill import DRILL_VARIABLE
-from fermi.runner.placeholders import AFTER_CHECKPOINT_VARIABLE, AFTER_OUTPUTS_VARIABLE
+from fermi.runner.placeholders import (
+    AFTER_CHECKPOINT_VARIABLE,
+    AFTER_OUTPUTS_VARIABLE,
+    JOINED,
+    PARTS,
+    VARIABLES,
+)
 from fermi.runner.rank import PYTHON_VARIABLE
 
+RANK_PLACEHOLDERS = frozenset({*VARIABLES, *JOINED, *PARTS})
+"""Names in braces that are replaced by each rank's own values."""
 COMPILE_VARIABLE, COMPILE_FOLDER = "TORCH_EXTENSIONS_DIR", "torch_extensions"
 COMPILE_PATH: Value = (Late.FILES_DIR, f"/{COMPILE_FOLDER}")
 """Where an attempt compiles kernels, if its plan says so: the one folder among its files that ranks may write to."""

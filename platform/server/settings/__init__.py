@@ -105,6 +105,7 @@ INSTALLED_APPS = [
     "apps.training",
     "apps.runs",
     "apps.mlflow",
+    "apps.templates",
     "apps.workers",
     "apps.sweeps",
     "apps.proxy",

@@ -138,6 +138,8 @@ SPECTACULAR_SETTINGS = {
         "RunDifferenceKind": "apps.runs.api.differences.KIND_CHOICES",
         "DivergenceVerdict": "apps.runs.api.differences.VERDICT_CHOICES",
         "DivergenceBasis": "apps.runs.api.differences.BASIS_CHOICES",
+        "TemplateParameterType": "apps.templates.api.templates.TYPES",
+        "ScheduleRunOutcome": "apps.templates.api.schedules.OUTCOMES",
     },
     "COMPONENT_SPLIT_REQUEST": False,  # what comes in and what goes out are different serializers anyway
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
