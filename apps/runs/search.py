@@ -9,12 +9,14 @@ a page is full or MAX_READ have been read; then the page says so, and the next o
     found.ids, found.next_cursor, found.total, found.is_complete, found.read
 """
 
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cmp_to_key
+from functools import partial
 from typing import Any, NamedTuple
 
 from django.db import connection, transaction
@@ -38,9 +40,10 @@ from fermi.runs.query import And, Condition, Expression, Negation, Or, Query, Wo
 MAX_CANDIDATES, MAX_READ, MAX_SORTED = 2_000, 20_000, 5_000
 """Tasks that the index of a rare condition may name; that are read and tested for one page; and that are sorted by what
 no index has."""
-MAX_VISIBLE = 20_000
-"""Tasks of a reader's projects up to which all of them are read."""
 MAX_PROJECT_ARMS = 50
+"""Projects of a reader up to which the tasks of each are counted."""
+FIRST_CHUNK, PAGE_SECONDS = 1_000, 0.05
+"""Tasks that are read at once, twice as many each time; and the time after which a page for people reads no further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunIds:
     """A page of tasks. `total`: None where it is not known; `read`: how many tasks were read for it; not complete:
     there may be more before the next page begins, or, in an order that no index has, elsewhere."""
 
@@ -66,13 +69,22 @@ class Found:
     read: int = 0
 
 
-def search_tasks(search: Search, size: int, cursor: str = "") -> Found:
-    """Return a page of the ids of matching tasks. Raises ApiError 400 CURSOR_INVALID for a cursor of another order."""
+class _Read(NamedTuple):
+    """Tasks that match, `behind`: the last task that was read, where there are more; how many were read."""
+
+    keys: list[Key]
+    behind: Key | None
+    read: int
+
+
+def search_tasks(search: Search, size: int, cursor: str = "", *, seconds: float | None = None) -> RunIds:
+    """Return a page of the ids of matching tasks. `seconds`: after which it ends where it is, in an order in which the
+    next page can go on. Raises ApiError 400 CURSOR_INVALID for a cursor of another order."""
     after = read_cursor(cursor, search.sort) if cursor else None
     if search.projects is not None and not search.projects:
-        return Found([], total=0)
+        return RunIds([], total=0)
     with _use_indexes():
-        return _Plan(search).run(size, after)
+        return _Plan(search, seconds).run(size, after)
 
 
 @contextmanager
@@ -104,8 +116,9 @@ def _fetch(statement: Sql) -> list[tuple[Any, ...]]:
 class _Plan:
     """One search: its tests, and how its tasks are found."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: Search, seconds: float | None) -> None:
         self._search = search
+        self._deadline = time.monotonic() + (math.inf if seconds is None else seconds)
         self._root = search.query.root
         self._needed = _list_needed(self._root)
         tests = [] if self._root is None else [_build_expression(item) for item in self._list_parts()]
@@ -115,13 +128,12 @@ class _Plan:
         if search.archived is not None:
             tests.append(build_archive_test(archived=search.archived))
         self._tests = join_parts("AND", tests) if tests else Sql("TRUE")
-        self._counts: dict[int, int] = {}
 
     def _list_parts(self) -> Sequence[Expression]:
         assert self._root is not None
         return self._root.items if isinstance(self._root, And) else (self._root,)
 
-    def run(self, size: int, after: Key | None) -> Found:
+    def run(self, size: int, after: Key | None) -> RunIds:
         """Return the page."""
         if candidates := self._find_candidates(late=False):
             return self._page_candidates(candidates, size, after)
@@ -151,13 +163,12 @@ class _Plan:
             return None
         return Source(tuple(_select_project(project) for project in projects))
 
-    def _page_candidates(self, arms: Sequence[Sql], size: int, after: Key | None) -> Found:
+    def _page_candidates(self, arms: Sequence[Sql], size: int, after: Key | None) -> RunIds:
         union = _join_arms([_limit(arm, MAX_CANDIDATES) for arm in dict.fromkeys(arms)], "UNION")
-        join = "JOIN" if is_postgresql() else "CROSS JOIN"  # SQLite: the candidates first
+        joined = f"({union.text}) c {_join_task('c.task', self._tests)}"
         rows = _fetch(
             Sql(
-                f"SELECT t.id, t.created_at FROM ({union.text}) c {join} training_task t ON t.id = c.id "
-                f"WHERE t.kind = %s AND {self._tests.text}",
+                f"SELECT t.id, t.created_at FROM {joined} WHERE t.kind = %s AND {self._tests.text}",
                 (*union.values, TaskKind.TRAINING.value, *self._tests.values),
             )
         )
@@ -169,42 +180,58 @@ class _Plan:
         sort = self._search.sort
         values = {} if sort.is_by_creation else load_sort_values([row[0] for row in rows], sort.field)
         keys = [Key(row[0], *values.get(row[0], (None, None)), read_moment(row[1])) for row in rows]
-        return sorted(keys, key=cmp_to_key(self._search.sort.compare))
+        return sort.order(keys)
 
-    def _cut_page(self, keys: Sequence[Key], size: int, after: Key | None, **facts: Any) -> Found:
+    def _cut_page(self, keys: Sequence[Key], size: int, after: Key | None, **facts: Any) -> RunIds:
         """Return the page that begins after a place in all of the tasks."""
         rest = [key for key in keys if after is None or self._search.sort.compare(key, after) > 0]
         more = len(rest) > size
         page = rest[:size]
-        return Found([key.id for key in page], make_cursor(page[-1], self._search.sort) if more else None, **facts)
+        return RunIds([key.id for key in page], make_cursor(page[-1], self._search.sort) if more else None, **facts)
 
     # Reading in the order of the table
 
-    def _walk(self, size: int, after: Key | None) -> Found:
+    def _walk(self, size: int, after: Key | None) -> RunIds:
         sort = self._search.sort
         if sort.is_by_creation:
-            rows, behind, read = self._read_created(size + 1, MAX_READ, after, sort.newest_first)
-            return self._make_walked(rows, size, behind, read)
+            return self._make_walked(self._read_on(partial(self._read_created, self._tests), size + 1, after), size)
         if not sort.is_by_value:
             return self._walk_and_sort(size, after)
-        rows, behind, read = [], None, 0
+        found = _Read([], None, 0)
         if after is None or after.value is not None:
-            rows, behind, read = self._read_values(size + 1, MAX_READ, after)
-        if len(rows) <= size and behind is None:  # then those without a value
+            found = self._read_on(self._read_values, size + 1, after)
+        if len(found.keys) <= size and found.behind is None:  # then those without a value
             start = after if after is not None and after.value is None else None
-            lacks = self._build_value_test()
-            more, behind, count = self._read_created(size + 1 - len(rows), MAX_READ - read, start, True, lacks)
-            rows, read = rows + more, read + count
-        return self._make_walked(rows, size, behind, read)
+            read = partial(self._read_created, join_parts("AND", [self._tests, self._build_value_test()]))
+            rest = self._read_on(read, size + 1 - len(found.keys), start, already=found.read)
+            found = _Read(found.keys + rest.keys, rest.behind, found.read + rest.read)
+        return self._make_walked(found, size)
 
-    def _make_walked(self, rows: Sequence[Key], size: int, behind: Key | None, read: int) -> Found:
-        """Return the page of rows; `behind`: the last that was read, if there are more."""
-        page = [row.id for row in rows[:size]]
-        if len(rows) > size:
-            return Found(page, make_cursor(rows[size - 1], self._search.sort), *self._count_matching(), True, read)
-        if behind is not None:
-            return Found(page, make_cursor(behind, self._search.sort), None, False, False, read)
-        return Found(page, None, *self._count_matching(), True, read)
+    def _read_on(
+        self, read: "_Reader", count: int, after: Key | None, *, already: int = 0, patient: bool = False
+    ) -> _Read:
+        """Return the next tasks that match, at most `count`, of at most MAX_READ that are read piece by piece, within
+        the time unless it is `patient`."""
+        keys: list[Key] = []
+        total, most = 0, FIRST_CHUNK
+        while (left := MAX_READ - already - total) > 0:
+            most = min(most, left)
+            found = read(count - len(keys), most, after)
+            keys, total, after = keys + found.keys, total + found.read, found.behind
+            if after is None or len(keys) == count or (not patient and time.monotonic() > self._deadline):
+                break
+            most *= 2
+        return _Read(keys, after, total)
+
+    def _make_walked(self, found: _Read, size: int) -> RunIds:
+        """Return the page of the first tasks."""
+        keys, sort = found.keys, self._search.sort
+        page = [key.id for key in keys[:size]]
+        if len(keys) > size:
+            return RunIds(page, make_cursor(keys[size - 1], sort), *self._count_matching(), True, found.read)
+        if found.behind is not None:
+            return RunIds(page, make_cursor(found.behind, sort), None, False, False, found.read)
+        return RunIds(page, None, *self._count_matching(), True, found.read)
 
     def _count_matching(self) -> tuple[int | None, bool]:
         """Return how many tasks match, and whether that is exact: for what one index answers, up to a limit."""
@@ -220,27 +247,22 @@ class _Plan:
             )
         return (count, not archived) if count <= MAX_SORTED else (MAX_SORTED, False)
 
-    def _walk_and_sort(self, size: int, after: Key | None) -> Found:
+    def _walk_and_sort(self, size: int, after: Key | None) -> RunIds:
         """Return a page of the newest tasks that match, in an order that no index has."""
-        rows, behind, read = self._read_created(MAX_SORTED + 1, MAX_READ, None, True)
-        complete = len(rows) <= MAX_SORTED and behind is None
-        keys = self._sort_rows([(row.id, row.created) for row in rows[:MAX_SORTED]])
-        total = len(keys)
-        return self._cut_page(keys, size, after, total=total, is_exact=complete, is_complete=complete, read=read)
+        found = self._read_on(partial(self._read_created, self._tests), MAX_SORTED + 1, None, patient=True)
+        complete = len(found.keys) <= MAX_SORTED and found.behind is None
+        keys = self._sort_rows([(key.id, key.created) for key in found.keys[:MAX_SORTED]])
+        facts = {"total": len(keys), "is_exact": complete, "is_complete": complete, "read": found.read}
+        return self._cut_page(keys, size, after, **facts)
 
-    def _read_created(
-        self, count: int, most: int, after: Key | None, newest_first: bool, *more_tests: Sql
-    ) -> tuple[list[Key], Key | None, int]:
-        """Return the next tasks that match in the order of creation, at most `count`; the last that was read, if there
-        are more; and how many were read, at most `most`."""
-        if most <= 0:
-            return [], after, 0
+    def _read_created(self, tests: Sql, count: int, most: int, after: Key | None) -> _Read:
+        """Return the next tasks that match in the order of creation, at most `count` of at most `most`."""
+        newest_first = self._search.sort.newest_first
         where = [Sql("t.kind = %s", (TaskKind.TRAINING.value,)), *build_created_bounds(self._needed)]
         equal = self._choose_equality()
         where += [equal] if equal else []
         if after is not None:
             where.append(_build_created_bound(after, newest_first))
-        tests = join_parts("AND", [self._tests, *more_tests])
         order = "t.created_at DESC, t.id" if newest_first else "t.created_at, t.id DESC"
         columns = ", ".join(f"t.{name}" for name in _list_columns(tests.text) | {"id", "created_at"})
         condition = join_parts("AND", where)
@@ -255,10 +277,10 @@ class _Plan:
         )
         keys = [Key(row[0], None, None, read_moment(row[1])) for row in rows]
         if len(keys) == count:
-            return keys, keys[-1], most
+            return _Read(keys, keys[-1], most)
         last = _fetch(Sql(f"SELECT t.id, t.created_at {base} LIMIT 1 OFFSET {most - 1}", condition.values))
         behind = Key(last[0][0], None, None, read_moment(last[0][1])) if last else None
-        return keys, behind, most if last else len(keys)
+        return _Read(keys, behind, most if last else len(keys))
 
     def _choose_equality(self) -> Sql | None:
         """Return the condition with which an index has fewer tasks in the order of creation: an owner, a project, a
@@ -272,7 +294,7 @@ class _Plan:
         chosen = next((name for name in ("owner_id", "project_id", "framework", "state") if name in found), None)
         return Sql(f"t.{chosen} = %s", (found[chosen],)) if chosen else None
 
-    def _read_values(self, count: int, most: int, after: Key | None) -> tuple[list[Key], Key | None, int]:
+    def _read_values(self, count: int, most: int, after: Key | None) -> _Read:
         """Return the same in the order of a parameter's, a curve's or a cost's values."""
         table = get_value_table(self._search.sort.field)
         descends = self._search.sort.descending
@@ -289,22 +311,21 @@ class _Plan:
         order = f"{value} {first}, {tie} {second}"
         base = f"FROM {table.table} v WHERE {condition.text} ORDER BY {order}"
         inner = f"SELECT v.task_id, {value} AS value, {tie} AS tie {base} LIMIT {most}"
-        join = "JOIN" if is_postgresql() else "CROSS JOIN"
         outer = f"ORDER BY v.value {first}, v.tie {second} " if is_postgresql() else ""
         rows = _fetch(
             Sql(
-                f"SELECT t.id, v.value, v.tie, t.created_at FROM ({inner}) v "
-                f"{join} training_task t ON t.id = v.task_id WHERE t.kind = %s AND {self._tests.text} "
+                f"SELECT t.id, v.value, v.tie, t.created_at FROM ({inner}) v {_join_task('v.task_id', self._tests)} "
+                f"WHERE t.kind = %s AND {self._tests.text} "
                 f"{outer}LIMIT {count}",
                 (*condition.values, TaskKind.TRAINING.value, *self._tests.values),
             )
         )
         keys = [Key(row[0], row[1], row[2], read_moment(row[3])) for row in rows]
         if len(keys) == count:
-            return keys, keys[-1], most
+            return _Read(keys, keys[-1], most)
         last = _fetch(Sql(f"SELECT v.task_id, {value}, {tie} {base} LIMIT 1 OFFSET {most - 1}", condition.values))
         behind = Key(last[0][0], last[0][1], last[0][2], datetime(1, 1, 1, tzinfo=UTC)) if last else None
-        return keys, behind, most if last else len(keys)
+        return _Read(keys, behind, most if last else len(keys))
 
     def _build_value_test(self) -> Sql:
         """Return the test that a task has no value by which the table is sorted."""
@@ -314,6 +335,17 @@ class _Plan:
             f"SELECT 1 FROM {table.table} v WHERE v.task_id = t.id AND v.{table.column} IS NOT NULL{name.text} LIMIT 1"
         )
         return Sql(f"({row}) IS NULL", name.values)
+
+
+_Reader = Callable[[int, int, Key | None], _Read]
+
+
+def _join_task(key: str, tests: Sql) -> str:
+    """Return the join to the task `t` with this key, which is looked up for each row."""
+    if not is_postgresql():
+        return f"CROSS JOIN training_task t ON t.id = {key}"
+    columns = ", ".join(f"t.{name}" for name in sorted(_list_columns(tests.text) | {"id", "kind", "created_at"}))
+    return f"CROSS JOIN LATERAL (SELECT {columns} FROM training_task t WHERE t.id = {key} LIMIT 1) t"
 
 
 def _build_created_bound(after: Key, newest_first: bool) -> Sql:
@@ -419,10 +451,12 @@ def _join_arms(arms: Sequence[Sql], word: str) -> Sql:
 
 def _select_project(project: str) -> Sql:
     return Sql(
-        "SELECT id FROM training_task WHERE project_id = %s AND kind = %s ORDER BY created_at DESC, id",
+        "SELECT id AS task FROM training_task WHERE project_id = %s AND kind = %s ORDER BY created_at DESC, id",
         (project, TaskKind.TRAINING.value),
     )
 
 
 def _select_all() -> Sql:
-    return Sql("SELECT id FROM training_task WHERE kind = %s ORDER BY created_at DESC, id", (TaskKind.TRAINING.value,))
+    return Sql(
+        "SELECT id AS task FROM training_task WHERE kind = %s ORDER BY created_at DESC, id", (TaskKind.TRAINING.value,)
+    )

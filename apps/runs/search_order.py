@@ -39,6 +39,19 @@ class Sort:
         """Return whether an index has the values in their order."""
         return self.field.group is not FieldGroup.TASK
 
+    def order(self, keys: list["Key"]) -> list["Key"]:
+        """Return the tasks in this order, as `compare` has it."""
+        valued, others = [key for key in keys if key.value is not None], [key for key in keys if key.value is None]
+        others.sort(key=lambda key: key.id, reverse=not self.newest_first)
+        others.sort(key=lambda key: key.created, reverse=self.newest_first)
+        if self.is_by_value:
+            valued.sort(key=lambda key: key.tie, reverse=not self.descending)
+        else:
+            valued.sort(key=lambda key: key.id)
+            valued.sort(key=lambda key: key.created, reverse=True)
+        valued.sort(key=lambda key: key.value, reverse=self.descending)
+        return valued + others
+
     def compare(self, one: "Key", other: "Key") -> int:
         """Return a negative number if `one` comes first. The second column of an index descends where the first
         ascends."""

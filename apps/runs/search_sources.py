@@ -118,7 +118,7 @@ def _prefix_name(bounds: Sql, field: Field) -> Sql:
 
 def _make_source(table: str, key: str, where: Sql, *ordering: str, late: bool = False) -> Source:
     order = f" ORDER BY {', '.join(ordering)}" if ordering else ""
-    return Source((Sql(f"SELECT {key} AS id FROM {table} WHERE {where.text}{order}", where.values),), late)
+    return Source((Sql(f"SELECT {key} AS task FROM {table} WHERE {where.text}{order}", where.values),), late)
 
 
 def _make_task_source(where: Sql) -> Source:
@@ -150,7 +150,7 @@ def _make_pattern_source(pattern: str, *columns: str) -> Source | None:
     arms = []
     for column in columns:
         match = match_pattern(column, pattern)
-        arms.append(Sql(f"SELECT id FROM training_task WHERE {match.text}", match.values))
+        arms.append(Sql(f"SELECT id AS task FROM training_task WHERE {match.text}", match.values))
     return Source(tuple(arms), late=True)
 
 
@@ -167,15 +167,15 @@ def _build_value_arms(field: Field, value: Value) -> list[Sql | None]:
             where = Sql(f"name = %s AND {begin} = %s AND value = %s", (field.name, text[:VALUE_BEGINNING], text))
             if not is_postgresql():  # SQLite would put `value` into the expression, and use no index
                 where = Sql(f"name = %s AND {begin} = %s AND +value = %s", where.values)
-            arms += _make_source("training_taskparameter", "task_id", where, "name", begin).arms
+            arms += _make_source("training_taskparameter", "task_id", where, "id DESC").arms
         return arms
     if field.group is not FieldGroup.TASK:
         return [None]
     match field.name:
         case "id":
-            return [Sql("SELECT id FROM training_task WHERE id = %s", (text,))]
+            return [Sql("SELECT id AS task FROM training_task WHERE id = %s", (text,))]
         case "name":
-            return [Sql("SELECT id FROM training_task WHERE name = %s ORDER BY name", (text,))]
+            return [Sql("SELECT id AS task FROM training_task WHERE name = %s ORDER BY name", (text,))]
         case "status":
             return [*_make_task_source(Sql("state = %s", (text,))).arms]
         case "framework":
@@ -183,7 +183,7 @@ def _build_value_arms(field: Field, value: Value) -> list[Sql | None]:
         case "tag":
             return [*_make_source("runs_runtag", "task_id", Sql("name = %s", (text,)), "name", "id DESC").arms]
         case "zone":
-            return [Sql("SELECT task_id AS id FROM training_node WHERE zone = %s ORDER BY zone", (text,))]
+            return [Sql("SELECT task_id AS task FROM training_node WHERE zone = %s ORDER BY zone", (text,))]
         case "archived" if text == "yes":
             where = Sql("archived_at IS NOT NULL")
             return [*_make_source("runs_run", "task_id", where, "archived_at").arms]
@@ -193,13 +193,13 @@ def _build_value_arms(field: Field, value: Value) -> list[Sql | None]:
             return [None]
         if column in ("owner_id", "project_id"):
             return [arm for key in keys for arm in _make_task_source(Sql(f"{column} = %s", (key,))).arms] or [_NOTHING]
-        return [Sql(f"SELECT id FROM training_task WHERE {column} = %s ORDER BY {column}", (key,)) for key in keys] or [
-            _NOTHING
-        ]
+        return [
+            Sql(f"SELECT id AS task FROM training_task WHERE {column} = %s ORDER BY {column}", (key,)) for key in keys
+        ] or [_NOTHING]
     return [None]
 
 
-_NOTHING = Sql("SELECT id FROM training_task WHERE id = ''")
+_NOTHING = Sql("SELECT id AS task FROM training_task WHERE id = ''")
 
 
 def _resolve(column: str, rows: Any) -> tuple[str, list[Any]]:

@@ -13,7 +13,7 @@ from apps.accounts.models import Project, User
 from apps.common.errors import ApiError
 from apps.common.sql import AnyOf
 from apps.runs.models import Run, RunTag
-from apps.runs.search import MAX_SORTED, Search, search_tasks
+from apps.runs.search import MAX_SORTED, PAGE_SECONDS, Search, search_tasks
 from apps.runs.search_order import Sort
 from apps.runs.table_values import CellValue, load_values
 from apps.training.public import MetricSummary, Task, TaskParameter, select_brief_columns, serialize_brief
@@ -77,7 +77,7 @@ def read_projects(user: User, project: str | None = None) -> list[str] | None:
 def list_runs(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     """Return a page of the table."""
     columns = parse_columns(query.get("column", ()))
-    found = search_tasks(parse_search(user, query), query["pageSize"], query.get("cursor") or "")
+    found = search_tasks(parse_search(user, query), query["pageSize"], query.get("cursor") or "", seconds=PAGE_SECONDS)
     return {
         "items": list(serialize_runs(user, found.ids, columns)),
         "nextCursor": found.next_cursor,

@@ -2,10 +2,12 @@
 
 import csv
 import io
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from tempfile import TemporaryFile
+from typing import IO, Any, NamedTuple
 
 from apps.accounts.models import User
 from apps.common.clock import now
@@ -98,39 +100,22 @@ def _write_parquet(columns: Sequence[Field], batches: Iterator[Batch]) -> Iterat
             kind = kinds.get(field.kind, pyarrow.string())
             cells.append((field.key, kind, position, _make_number if kind == pyarrow.float64() else _keep))
     schema = pyarrow.schema([(name, kind) for name, kind, _, _ in cells])
-    sink = _Sink()
-    with pyarrow.parquet.ParquetWriter(sink, schema, compression="zstd") as writer:
-        for batch in batches:
-            arrays = [pyarrow.array([make(row[position]) for row in batch], kind) for _, kind, position, make in cells]
-            writer.write_batch(pyarrow.RecordBatch.from_arrays(arrays, schema=schema))
-            yield sink.drain()
-    yield sink.drain()
+    sent = 0
+    with TemporaryFile() as file:
+        with pyarrow.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+            for batch in batches:
+                rows = [[make(row[position]) for row in batch] for _, _, position, make in cells]
+                arrays = [pyarrow.array(row, kind) for row, (_, kind, _, _) in zip(rows, cells, strict=True)]
+                writer.write_batch(pyarrow.RecordBatch.from_arrays(arrays, schema=schema))
+                yield (piece := _read_behind(file, sent))
+                sent += len(piece)
+        yield _read_behind(file, sent)
 
 
-class _Sink(io.RawIOBase):
-    """A file whose content is read while it is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pieces: list[bytes] = []
-        self._length = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        piece = bytes(data)
-        self._pieces.append(piece)
-        self._length += len(piece)
-        return len(piece)
-
-    def tell(self) -> int:
-        return self._length
-
-    def drain(self) -> bytes:
-        """Return what has been written since the last call."""
-        found, self._pieces = b"".join(self._pieces), []
-        return found
+def _read_behind(file: IO[bytes], sent: int) -> bytes:
+    """Return what was written to a file behind its first `sent` bytes."""
+    file.flush()
+    return os.pread(file.fileno(), file.tell() - sent, sent)
 
 
 def _make_text(cell: CellValue) -> str | None:

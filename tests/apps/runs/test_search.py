@@ -13,7 +13,7 @@ from apps.clusters.models import Cluster
 from apps.common.errors import ApiError
 from apps.runs import search
 from apps.runs.models import Run, RunTag
-from apps.runs.search import Found, Search, search_tasks
+from apps.runs.search import RunIds, Search, search_tasks
 from apps.runs.table import parse_sort
 from apps.training.models import MetricSummary, Node, Task, TaskParameter
 from apps.training.states import TaskKind, TaskState
@@ -90,7 +90,7 @@ def find(text: str, *, projects: list[str] | None = None, sort: str = "-created"
     return [key for page in read_pages(text, projects, sort, **options) for key in page.ids]
 
 
-def read_pages(text: str, projects: list[str] | None, sort: str, size: int = 4, **options) -> Iterator[Found]:
+def read_pages(text: str, projects: list[str] | None, sort: str, size: int = 4, **options) -> Iterator[RunIds]:
     one, cursor = Search(parse_query(text), projects, parse_sort(sort), **options), ""
     for _ in range(100):
         yield (page := search_tasks(one, size, cursor))
