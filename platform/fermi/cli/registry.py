@@ -49,6 +49,7 @@ COMMANDS = {
     "preview": CommandEntry("submit", "preview"),
     "submit": CommandEntry("submit", "submit"),
     "list": CommandEntry("tasks", "list_tasks"),
+    "runs": CommandEntry("runs", "runs"),
     "get": CommandEntry("tasks", "get"),
     "why": CommandEntry("why", "why"),
     "diff": CommandEntry("diff", "diff", "fermi diff task-ga8rvfce3c task-k2m4x7w9qa"),

@@ -19,6 +19,7 @@ from fermi.client.preflights import Preflights
 from fermi.client.reservations import Reservations
 from fermi.client.runs import Runs
 from fermi.client.sweeps import Sweeps
+from fermi.client.run_table import RunTable
 from fermi.client.tasks import Tasks
 from fermi.client.transport import Transport
 from fermi.client.types import (
@@ -64,6 +65,7 @@ class Fermi:
         self.models = Models(self._transport)
         self.tasks = Tasks(self._transport)
         self.sweeps = Sweeps(self._transport)
+        self.runs = RunTable(self._transport)
         self.code = Code(self._transport)
         self.workers = Workers(self._transport)
         self.groups = Groups(self._transport)

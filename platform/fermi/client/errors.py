@@ -19,13 +19,14 @@ from typing import Any, NamedTuple, Self
 
 
 class Problem(NamedTuple):
-    """One problem of a request. `field` is a path such as `distributedConfig.masterNode`; "" = the request as a
-    whole."""
+    """One problem of a request. `field` is a path such as `distributedConfig.masterNode`; "" = the request as a whole.
+    `place`: of a query over runs, the part that is wrong: its first character and the first behind it."""
 
     field: str
     code: str
     message: str
     hint: str
+    place: tuple[int, int] | None = None
 
 
 class FermiError(Exception):
@@ -54,7 +55,13 @@ class FermiError(Exception):
     def of_envelope(cls, status: int, body: Mapping[str, Any], *, retry_after: float = 0.0) -> Self:
         """Return the exception that an error envelope of the API describes."""
         problems = (
-            Problem(item.get("field", ""), item.get("error", ""), item.get("message", ""), item.get("hint", ""))
+            Problem(
+                item.get("field", ""),
+                item.get("error", ""),
+                item.get("message", ""),
+                item.get("hint", ""),
+                _read_place(item.get("place")),
+            )
             for item in body.get("errors") or ()
         )
         return cls(
@@ -65,6 +72,13 @@ class FermiError(Exception):
             request_id=body.get("requestId", ""),
             retry_after=retry_after,
         )
+
+
+def _read_place(place: Any) -> tuple[int, int] | None:
+    match place:
+        case {"from": int(begin), "to": int(end)}:
+            return begin, end
+    return None
 
 
 class NoPlatformError(FermiError):
