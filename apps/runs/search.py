@@ -37,9 +37,12 @@ from apps.runs.table_values import load_sort_values
 from apps.training.public import TaskKind
 from fermi.runs.query import And, Condition, Expression, Negation, Or, Query, Word
 
-MAX_CANDIDATES, MAX_READ, MAX_SORTED = 2_000, 20_000, 5_000
-"""Tasks that the index of a rare condition may name; that are read and tested for one page; and that are sorted by what
-no index has."""
+MAX_CANDIDATES, MAX_READ = 2_000, 20_000
+"""Tasks that the index of a rare condition may name; and that are read and tested for one page."""
+MAX_SORTED, MAX_NARROW = 2_000, 4_000
+"""Tasks that are sorted by what no index has: the newest that match; all of a project or owner with so many tasks."""
+MAX_COUNTED, MAX_BATCH = 5_000, 5_000
+"""Tasks that are counted for a total, and of a page for a program."""
 MAX_PROJECT_ARMS = 50
 """Projects of a reader up to which the tasks of each are counted."""
 FIRST_CHUNK, PAGE_SECONDS = 1_000, 0.05
@@ -195,8 +198,10 @@ class _Plan:
         sort = self._search.sort
         if sort.is_by_creation:
             return self._make_walked(self._read_on(partial(self._read_created, self._tests), size + 1, after), size)
+        if self._is_narrow():
+            return self._walk_and_sort(size, after, MAX_NARROW)
         if not sort.is_by_value:
-            return self._walk_and_sort(size, after)
+            return self._walk_and_sort(size, after, MAX_SORTED)
         found = _Read([], None, 0)
         if after is None or after.value is not None:
             found = self._read_on(self._read_values, size + 1, after)
@@ -238,20 +243,31 @@ class _Plan:
         if self._root is not None or (self._search.projects and len(self._search.projects) > MAX_PROJECT_ARMS):
             return None, False
         arms = [_select_project(project) for project in self._search.projects or ()] or [_select_all()]
-        union = _limit(_join_arms([_limit(arm, MAX_SORTED + 1) for arm in arms], "UNION ALL"), MAX_SORTED + 1)
+        union = _limit(_join_arms([_limit(arm, MAX_COUNTED + 1) for arm in arms], "UNION ALL"), MAX_COUNTED + 1)
         [(count,)] = _fetch(Sql(f"SELECT COUNT(*) FROM ({union.text}) c", union.values))
         archived = 0
         if self._search.archived is False:
             [(archived,)] = _fetch(
-                Sql(f"SELECT COUNT(*) FROM (SELECT 1 FROM runs_run WHERE archived_at IS NOT NULL LIMIT {MAX_SORTED}) c")
+                Sql(
+                    f"SELECT COUNT(*) FROM (SELECT 1 FROM runs_run WHERE archived_at IS NOT NULL LIMIT {MAX_COUNTED}) c"
+                )
             )
-        return (count, not archived) if count <= MAX_SORTED else (MAX_SORTED, False)
+        return (count, not archived) if count <= MAX_COUNTED else (MAX_COUNTED, False)
 
-    def _walk_and_sort(self, size: int, after: Key | None) -> RunIds:
-        """Return a page of the newest tasks that match, in an order that no index has."""
-        found = self._read_on(partial(self._read_created, self._tests), MAX_SORTED + 1, None, patient=True)
-        complete = len(found.keys) <= MAX_SORTED and found.behind is None
-        keys = self._sort_rows([(key.id, key.created) for key in found.keys[:MAX_SORTED]])
+    def _is_narrow(self) -> bool:
+        """Return whether few tasks are of the project, the owner, … that all matching tasks have."""
+        equal, most = self._choose_equality(), min(MAX_NARROW, MAX_READ)
+        if equal is None:
+            return False
+        rows = f"SELECT 1 FROM training_task t WHERE t.kind = %s AND {equal.text} LIMIT {most + 1}"
+        [(count,)] = _fetch(Sql(f"SELECT COUNT(*) FROM ({rows}) c", (TaskKind.TRAINING.value, *equal.values)))
+        return bool(count <= most)
+
+    def _walk_and_sort(self, size: int, after: Key | None, most: int) -> RunIds:
+        """Return a page of the newest tasks that match, at most `most`, in any order."""
+        found = self._read_on(partial(self._read_created, self._tests), most + 1, None, patient=True)
+        complete = len(found.keys) <= most and found.behind is None
+        keys = self._sort_rows([(key.id, key.created) for key in found.keys[:most]])
         facts = {"total": len(keys), "is_exact": complete, "is_complete": complete, "read": found.read}
         return self._cut_page(keys, size, after, **facts)
 

@@ -13,7 +13,7 @@ from apps.accounts.models import Project, User
 from apps.common.errors import ApiError
 from apps.common.sql import AnyOf
 from apps.runs.models import Run, RunTag
-from apps.runs.search import MAX_SORTED, PAGE_SECONDS, Search, search_tasks
+from apps.runs.search import MAX_BATCH, PAGE_SECONDS, Search, search_tasks
 from apps.runs.search_order import Sort
 from apps.runs.table_values import CellValue, load_values
 from apps.training.public import MetricSummary, Task, TaskParameter, select_brief_columns, serialize_brief
@@ -224,7 +224,7 @@ def group_runs(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     in the columns."""
     by, columns = parse_columns(query["by"], "by"), parse_columns(query.get("column", ()))
     search = parse_search(user, query, sort="-created")
-    found = search_tasks(search, MAX_SORTED)
+    found = search_tasks(search, MAX_BATCH)
     values = load_values(found.ids, {field.key: field for field in (*by, *columns)}.values())
     members: dict[tuple[CellValue, ...], list[str]] = {}
     for key in found.ids:

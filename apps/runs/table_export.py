@@ -11,7 +11,7 @@ from typing import IO, Any, NamedTuple
 
 from apps.accounts.models import User
 from apps.common.clock import now
-from apps.runs.search import MAX_SORTED, Search, search_tasks
+from apps.runs.search import MAX_BATCH, Search, search_tasks
 from apps.runs.table import parse_columns, parse_search
 from apps.runs.table_values import CellValue, load_values
 from fermi.runs.fields import FIELDS, Field, FieldKind
@@ -58,7 +58,7 @@ def _iterate_batches(search: Search, columns: Sequence[Field]) -> Iterator[Batch
 def _iterate_ids(search: Search) -> Iterator[str]:
     cursor: str | None = ""
     while cursor is not None:
-        found = search_tasks(search, MAX_SORTED, cursor)
+        found = search_tasks(search, MAX_BATCH, cursor)
         yield from found.ids
         cursor = found.next_cursor
 
