@@ -22,6 +22,7 @@ export const routes: RouteObject[] = [
               { path: "/overview", lazy: () => withPageTexts(import("@/pages/overview")) },
               { path: "/training", lazy: () => import("@/pages/tasks") },
               { path: "/training/create", lazy: () => import("@/pages/create") },
+              { path: "/compare", lazy: () => withPageTexts(import("@/pages/compare")) },
               { path: "/training/:id", lazy: () => import("@/pages/task") },
               { path: "/queue", lazy: () => import("@/pages/queue") },
               { path: "/queue/timeline", lazy: () => withPageTexts(import("@/pages/timeline")) },

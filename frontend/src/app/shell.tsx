@@ -32,6 +32,13 @@ export function Shell() {
     );
   }
   if (me.isPending) return <Skeleton />;
+  if (isEmbedded(pathname, search)) {
+    return (
+      <main id="main" className="px-3 py-2">
+        <Outlet />
+      </main>
+    );
+  }
   return (
     <>
       <a
@@ -48,6 +55,11 @@ export function Shell() {
       </main>
     </>
   );
+}
+
+/** Returns whether a page is shown alone, without the frame. */
+function isEmbedded(pathname: string, search: string): boolean {
+  return pathname === "/compare" && new URLSearchParams(search).get("embed") === "1";
 }
 
 function Header({ me }: { me: Me }) {
