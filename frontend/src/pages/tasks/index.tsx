@@ -11,6 +11,7 @@ import { cx } from "@/lib/cx";
 import { setFilter } from "@/lib/url-filters";
 import { formatInteger } from "@/lib/format";
 import { useTableSettings, removeFilters } from "@/lib/use-table-settings";
+import { BulkResults } from "@/ui/bulk-results";
 import { Button, ButtonLink } from "@/ui/button";
 import { ConfirmDialog } from "@/ui/confirm-dialog";
 import { EmptyState } from "@/ui/empty-state";
@@ -23,7 +24,6 @@ import { STATUSES } from "@/ui/status-badge";
 import { type BulkActions, type BulkAction, useBulkActions } from "./use-bulk-actions";
 import { ORDERS, taskColumns } from "./columns";
 import { isFiltered, readFilters } from "./filters";
-import { BulkResults } from "./bulk-results";
 import { TaskTable } from "./table";
 
 const NONE: TaskBrief[] = [];
@@ -74,7 +74,7 @@ export function Component() {
           {bulk.ticks.ids.length > 0 && <BulkBar bulk={bulk} />}
         </div>
       </div>
-      <BulkResults bulk={bulk} />
+      <BulkResults outcomes={bulk.outcomes} action={bulk.action} isPending={bulk.isPending} onClose={bulk.forget} />
       {tasks.isError && <LoadError error={tasks.error} retry={() => void tasks.refetch()} />}
       {tasks.isPending && <Loading />}
       {tasks.data && (

@@ -4,15 +4,8 @@ import { useTranslation } from "react-i18next";
 import { requestDelete, requestStop, invalidateTask } from "@/api/tasks";
 import type { TaskBrief } from "@/api/types";
 import { useSelection } from "@/lib/use-selection";
+import type { BulkResult } from "@/ui/bulk-results";
 import { describeError } from "@/ui/errors";
-
-/** The result for one task; with its name, as the list may no longer show it. */
-export interface BulkResult {
-  id: string;
-  name: string;
-  ok: boolean;
-  message: string;
-}
 
 /** Actions on several tasks. */
 const BULK_ACTIONS = {
