@@ -24,6 +24,7 @@ export const routes: RouteObject[] = [
               { path: "/training/create", lazy: () => import("@/pages/create") },
               { path: "/compare", lazy: () => withPageTexts(import("@/pages/compare")) },
               { path: "/training/:id", lazy: () => import("@/pages/task") },
+              { path: "/runs", lazy: () => withPageTexts(import("@/pages/runs")) },
               { path: "/queue", lazy: () => import("@/pages/queue") },
               { path: "/queue/timeline", lazy: () => withPageTexts(import("@/pages/timeline")) },
               {

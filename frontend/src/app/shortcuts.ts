@@ -81,7 +81,7 @@ export function toggleFocusedRow(): void {
 
 /** Focuses the search box. Returns false if the page has none. */
 export function focusSearchBox(): boolean {
-  const box = document.querySelector<HTMLInputElement>("main input[type=search]");
+  const box = document.querySelector<HTMLInputElement>("main input[type=search], main input[role=combobox]");
   box?.focus();
   box?.select();
   return box !== null;

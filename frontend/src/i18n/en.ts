@@ -17,6 +17,7 @@ export const en: Translation = {
     nav: "Main",
     operatorNotices: "Notices for operators",
     tasks: "Training tasks",
+    runs: "Runs",
     queue: "Queue",
     environments: "Environments",
     datasets: "Datasets",
@@ -188,6 +189,7 @@ export const en: Translation = {
     },
   },
   tasks: {
+    asRuns: "Compare as runs",
     place: "No. {{place}} in the queue",
     troubled: "Problem: {{why}}",
     title: "Training tasks",

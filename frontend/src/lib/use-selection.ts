@@ -14,6 +14,15 @@ export function useSelection(ids: string[]) {
       if (!next.delete(id)) next.add(id);
       setTicked(next);
     },
+    /** Selects several, or none of them. */
+    select: (several: string[], wanted: boolean) => {
+      const next = new Set(ticked);
+      for (const id of several) {
+        if (wanted) next.add(id);
+        else next.delete(id);
+      }
+      setTicked(next);
+    },
     toggleAll: () => setTicked(new Set(selected.length === ids.length ? [] : ids)),
   };
 }

@@ -21,6 +21,9 @@ interface FormDialogProps<Answer> {
   known?: Problem[];
   /** Gets the texts of the form by name. If it rejects, the dialog stays open and shows the error. */
   onSubmit: (texts: Record<string, string>) => Promise<Answer>;
+  /** Given where something else than a trigger opens it. */
+  open?: boolean;
+  onOpenChange?: (open: boolean) => void;
   /** Shown instead of the form after success; without it the dialog closes. */
   result?: (answer: Answer) => ReactNode;
   children: (problem: (field: string) => string | undefined) => ReactNode;
@@ -31,7 +34,12 @@ const NONE: Problem[] = [];
 export function FormDialog<Answer>(props: FormDialogProps<Answer>) {
   const { trigger, title, description, submit, wide, fields, known = NONE, onSubmit, result, children } = props;
   const { t } = useTranslation();
-  const [open, setOpen] = useState(false);
+  const [ownOpen, setOwnOpen] = useState(false);
+  const open = props.open ?? ownOpen;
+  const setOpen = (next: boolean) => {
+    setOwnOpen(next);
+    props.onOpenChange?.(next);
+  };
   const send = useMutation({ mutationFn: onSubmit, onSuccess: () => setOpen(result !== undefined) });
   const refused = send.error instanceof ApiError ? send.error.problems : NONE;
   const problems = send.error ? refused : known;
@@ -113,6 +121,7 @@ interface TextFieldProps {
   error: string | undefined;
   hint?: string;
   required?: boolean;
+  maxLength?: number;
   placeholder?: string | undefined;
   defaultValue?: string | number | undefined;
   inputMode?: "numeric";

@@ -1,5 +1,5 @@
 import { ArrowDown, ArrowUp, ChevronsUpDown } from "lucide-react";
-import type { ReactNode } from "react";
+import type { ComponentProps, ReactNode } from "react";
 import { cx } from "@/lib/cx";
 import { useCompactRows } from "@/lib/use-table-settings";
 import type { Selection } from "@/lib/use-selection";
@@ -44,9 +44,9 @@ export function Table({ label, columns, ordering, onOrder, children }: TableProp
           <tr className="*:px-4 *:py-2.5 *:font-medium *:whitespace-nowrap in-data-dense:*:py-1.5">
             {columns.map(({ label: name, className, order }, index) =>
               order && onOrder ? (
-                <Heading key={index} className={className} order={order} ordering={ordering} onOrder={onOrder}>
+                <SortHeading key={index} className={className} order={order} ordering={ordering} onOrder={onOrder}>
                   {name}
-                </Heading>
+                </SortHeading>
               ) : (
                 <th key={index} className={className}>
                   {name}
@@ -64,7 +64,7 @@ export function Table({ label, columns, ordering, onOrder, children }: TableProp
 export const ROW =
   "align-top *:px-4 *:py-3 hover:bg-sunken/60 has-[a:focus-visible]:bg-accent-soft in-data-dense:align-middle in-data-dense:*:py-1";
 
-interface HeadingProps {
+interface SortHeadingProps extends Omit<ComponentProps<"th">, "className"> {
   className: string | undefined;
   order: string;
   ordering: string | undefined;
@@ -75,22 +75,28 @@ interface HeadingProps {
 const reverseOrdering = (order: string) => (order.startsWith("-") ? order.slice(1) : `-${order}`);
 
 /** A heading that sorts: in its order, then reversed, then the default. */
-function Heading({ className, order, ordering, onOrder, children }: HeadingProps) {
+export function SortHeading({ order, ordering, onOrder, children, ...cell }: SortHeadingProps) {
   const chosen = ordering === order || ordering === reverseOrdering(order);
   const descends = chosen && ordering.startsWith("-");
   const Arrow = !chosen ? ChevronsUpDown : descends ? ArrowDown : ArrowUp;
   const next = ordering === order ? reverseOrdering(order) : chosen ? "" : order;
   return (
-    <th className={className} aria-sort={!chosen ? "none" : descends ? "descending" : "ascending"}>
+    <th {...cell} aria-sort={!chosen ? "none" : descends ? "descending" : "ascending"}>
       <button
         type="button"
         onClick={() => onOrder(next)}
-        className={cx("group inline-flex items-center gap-1 rounded hover:text-ink", chosen && "text-ink")}
+        className={cx(
+          "group inline-flex max-w-full items-center gap-1 rounded hover:text-ink in-[.text-right]:flex-row-reverse",
+          chosen && "text-ink",
+        )}
       >
         {children}
         <Arrow
           aria-hidden
-          className={cx("size-3.5", !chosen && "opacity-0 group-hover:opacity-60 group-focus-visible:opacity-60")}
+          className={cx(
+            "size-3.5 shrink-0",
+            !chosen && "opacity-0 group-hover:opacity-60 group-focus-visible:opacity-60",
+          )}
         />
       </button>
     </th>

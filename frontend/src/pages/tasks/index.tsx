@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Plus, Square, Trash2, X } from "lucide-react";
+import { Plus, Square, Table2, Trash2, X } from "lucide-react";
 import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { useLocation, useSearchParams } from "react-router";
@@ -53,10 +53,16 @@ export function Component() {
     <Page
       title={t("tasks.title")}
       actions={
-        <ButtonLink look="primary" to="/training/create">
-          <Plus />
-          {t("tasks.create")}
-        </ButtonLink>
+        <>
+          <ButtonLink to="/runs">
+            <Table2 />
+            {t("tasks.asRuns")}
+          </ButtonLink>
+          <ButtonLink look="primary" to="/training/create">
+            <Plus />
+            {t("tasks.create")}
+          </ButtonLink>
+        </>
       }
     >
       <div className="mb-4 flex flex-wrap items-center gap-2">
