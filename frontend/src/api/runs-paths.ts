@@ -157,13 +157,13 @@ type Query<Q> = Omit<NoParameters, "query"> & { query?: Q };
 type InPath<P> = Omit<NoParameters, "path"> & { path: P };
 
 export interface RunPaths {
+  "/api/v1/training-tasks/{task_id}": { get: Operation<{ note: string }, InPath<{ task_id: string }>> };
   "/api/v1/runs": { get: Operation<RunPage, Query<RunSearch & { pageSize?: number; cursor?: string }>> };
   "/api/v1/runs/columns": { get: Operation<{ items: RunColumn[] }, Query<{ search?: string }>> };
   "/api/v1/runs/complete": { get: Operation<Completion, Query<{ query: string; position: number }>> };
   "/api/v1/runs/groups": { get: Operation<RunGroups, Query<RunSearch & { by: string[] }>> };
   "/api/v1/runs/bulk": { post: Operation<{ items: RunBulkResult[] }, NoParameters, RunBulkRequest> };
   "/api/v1/runs/{task_id}": {
-    get: Operation<RunRecord, InPath<{ task_id: string }>>;
     patch: Operation<RunRecord, InPath<{ task_id: string }>, RunChange>;
   };
   "/api/v1/run-views": {

@@ -23,7 +23,7 @@ export const runKeys = {
   list: (search: RunSearch) => [...runKeys.all, "list", search] as const,
   chosen: (ids: string[], columns: string[]) => [...runKeys.all, "chosen", ids, columns] as const,
   groups: (search: RunSearch, by: string[]) => [...runKeys.all, "groups", search, by] as const,
-  one: (id: string) => [...runKeys.all, "one", id] as const,
+  note: (id: string) => [...runKeys.all, "note", id] as const,
   columns: (search: string) => ["run-columns", search] as const,
   completion: (query: string, position: number) => ["run-completion", query, position] as const,
   views: ["run-views"] as const,
@@ -106,11 +106,12 @@ export const completionQuery = (query: string, position: number) =>
     retry: false,
   });
 
-/** The whole note of a run, and its tags. */
-export const runQuery = (id: string) =>
+/** The whole note of a run: lists have its beginning only. */
+export const noteQuery = (id: string) =>
   queryOptions({
-    queryKey: runKeys.one(id),
-    queryFn: () => unwrapResponse(http.GET("/api/v1/runs/{task_id}", { params: { path: { task_id: id } } })),
+    queryKey: runKeys.note(id),
+    queryFn: async () =>
+      (await unwrapResponse(http.GET("/api/v1/training-tasks/{task_id}", { params: { path: { task_id: id } } }))).note,
   });
 
 export const changeRun = (client: QueryClient) =>

@@ -1,4 +1,4 @@
-import { CircleAlert, CircleCheck } from "lucide-react";
+import { CircleX, CircleCheck } from "lucide-react";
 import type { TFunction } from "i18next";
 import { useTranslation } from "react-i18next";
 import type { Aggregate, Run, RunValue } from "@/api/runs-paths";
@@ -70,7 +70,7 @@ function Difference({
   const difference = compareValues(value, baseline, column.higherIsBetter);
   if (!difference) return null;
   const { delta, share, verdict } = difference;
-  const Sign = verdict === "better" ? CircleCheck : CircleAlert;
+  const Sign = verdict === "better" ? CircleCheck : CircleX;
   const size = column.kind === "duration" ? formatDuration(t, Math.abs(delta)) : formatNumber(Math.abs(delta));
   return (
     <span

@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { changeRun, runQuery } from "@/api/runs";
+import { changeRun, noteQuery } from "@/api/runs";
 import type { Run } from "@/api/runs-paths";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
@@ -47,9 +47,9 @@ function Note({ run, mayChange, onClose }: NoteProps) {
   const { t } = useTranslation();
   const id = run.task.taskId;
   const isWhole = run.note.length < SHOWN_NOTE_LENGTH;
-  const record = useQuery({ ...runQuery(id), enabled: !isWhole, staleTime: 0, refetchOnWindowFocus: false });
-  const note = isWhole ? run.note : record.data?.note;
-  if (record.isError) return <LoadError error={record.error} retry={() => void record.refetch()} />;
+  const stored = useQuery({ ...noteQuery(id), enabled: !isWhole, staleTime: 0, refetchOnWindowFocus: false });
+  const note = isWhole ? run.note : stored.data;
+  if (stored.isError) return <LoadError error={stored.error} retry={() => void stored.refetch()} />;
   if (note === undefined) return <Loading />;
   if (mayChange) return <NoteForm id={id} note={note} onClose={onClose} />;
   return note ? <Markdown text={note} /> : <p className="text-sm text-muted">{t("runs.noNote")}</p>;

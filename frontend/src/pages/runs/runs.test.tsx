@@ -268,7 +268,7 @@ test("a note is shown as Markdown and saved as it was written", async () => {
   found = [buildRun("alpha", {}, { note: note.slice(0, 200) })];
   const saved: unknown[] = [];
   platformHandlers.use(
-    http.get(apiUrl("/runs/task-alpha"), () => respondWith({ taskId: "task-alpha", tags: [], note, archivedAt: null })),
+    http.get(apiUrl("/training-tasks/task-alpha"), () => respondWith({ ...found[0]?.task, note })),
     http.patch(apiUrl("/runs/:id"), async ({ request }) => {
       saved.push(await request.json());
       return respondWith({ taskId: "task-alpha", tags: [], note: "", archivedAt: null });
