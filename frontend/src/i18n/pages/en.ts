@@ -911,7 +911,7 @@ export const en: PageTranslation = {
     editNote: "Edit the note",
     readNote: "Read the note",
     noNote: "No note yet",
-    notePlaceholder: "What was tried, and what came of it",
+    notePlaceholder: "What was tried, and with which result",
     markdown: "Markdown: headings, lists, code, links",
     write: "Write",
     preview: "Preview",
