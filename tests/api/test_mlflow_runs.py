@@ -206,6 +206,33 @@ def test_ranks_write_to_their_own_task_only(ranks, make_task, task):
     assert ranks.get("runs/get", run_id=other.pk)["run"]["info"]["run_id"] == other.pk, "but they read their project"
 
 
+def test_rows_of_a_task_and_a_run_are_limited(ranks, task, monkeypatch):
+    from apps.common.row_bounds import MAX_ROWS
+    from apps.mlflow.services import values
+
+    ranks.post("runs/create", experiment_id="0")
+    for kind, path, body in (
+        ("mlflow-runs", "runs/create", {"experiment_id": "0"}),
+        ("mlflow-experiments", "experiments/create", {"name": "e"}),
+        ("mlflow-models", "logged-models", {"experiment_id": "0"}),
+        ("mlflow-registered-models", "registered-models/create", {"name": "m"}),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setitem(MAX_ROWS, kind, 0)
+            assert ranks.refuse("POST", f"mlflow/{path}", body)[1] == "RESOURCE_LIMIT_EXCEEDED", kind
+        ranks.post(path, **body)
+    for name in ("MAX_VALUES", "MAX_METRICS", "MAX_ENTRIES"):
+        monkeypatch.setattr(values, name, 2)
+    for step in range(4):
+        ranks.post("runs/log-metric", run_id=task.pk, key="loss", value=step, step=step)
+    assert MetricValue.objects.filter(run=task.pk).count() == 2
+    assert RunMetric.objects.get(run=task.pk, key="loss").value == 3, "the newest one is known, and training goes on"
+    many = {"run_id": task.pk, "metrics": [{"key": f"m{number}", "value": 1} for number in range(3)]}
+    assert ranks.refuse("POST", "mlflow/runs/log-batch", many)[0] == 400
+    many = {"run_id": task.pk, "params": [{"key": f"p{number}", "value": "1"} for number in range(3)]}
+    assert ranks.refuse("POST", "mlflow/runs/log-batch", many)[0] == 400
+
+
 def test_a_token_ends_with_its_task(ranks, task):
     Task.objects.filter(pk=task.pk).update(state=TaskState.SUCCEEDED, due_at=None)
     assert ranks.refuse("GET", "mlflow/runs/get", run_id=task.pk) == (401, "UNAUTHENTICATED")

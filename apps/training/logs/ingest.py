@@ -311,7 +311,7 @@ class LogReader:
                 lead = self._tails[min(ranks)]
                 state = summaries.load_state(self._task_id, self._attempt, lead.rank)
                 if state is None:  # added here, and not stored yet
-                    state = lead.state[summaries.STATE_KEY]
+                    state = lead.state.get(summaries.STATE_KEY, {})
                 summaries.store_summaries(self._task_id, [*self._states_before, state])
         self._has_new_values, self._summaries_stored = False, time.monotonic()
 

@@ -82,6 +82,9 @@ export function metric(id: number, step: number, loss: number, over: Partial<Met
 
 export const task: Task = {
   parameters: [],
+  tags: [],
+  note: "",
+  archivedAt: null,
   finding: null,
   taskId: "task-1",
   taskName: "first-task",

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from apps.training.core import summaries
 from apps.training.logs import ingest
@@ -116,6 +117,33 @@ def test_a_kill_before_the_commit_counts_nothing_twice(task: Task, monkeypatch: 
                 LogReader(task, 1).read()
         LogReader(task, 1).read()
     assert list_summaries(task)["loss"] == Summary(4, 0.0, 3, 0.0, 3, 3.0, 0)
+
+
+def test_a_kill_at_any_statement_counts_each_value_once(task: Task) -> None:
+    left = 0
+
+    def count(execute: Any, *arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise _KilledError
+        return execute(*arguments)
+
+    step, kills = 0, 0
+    for at in range(1, 200):
+        step, left = step + 1, at
+        write(task, point(step, loss=1.0 + step))
+        try:
+            with connection.execute_wrapper(count):
+                drain_logs(task.pk, 1)
+        except _KilledError:
+            kills += 1
+        if left > 0:  # it made fewer statements than that
+            break
+    assert kills > 10
+    drain_logs(task.pk, 1)
+    assert list_summaries(task)["loss"] == Summary(step, 1.0 + step, step, 2.0, 1, 1.0 + step, step)
+    assert MetricPoint.objects.filter(task=task).count() == step
 
 
 def test_a_reader_that_lags_behind_writes_no_older_values(task: Task) -> None:
