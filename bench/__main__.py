@@ -35,12 +35,13 @@ SECTIONS = (
     "doors",
     "lists",
     "curves",
+    "runs",
     "standby",
     "edit",
     "lines",
 )
-RARELY = {"sweep", "scaling", "loading", "sharing", "edit"}
-"""Without a target: only when they are named, or with `--all`."""
+RARELY = {"sweep", "scaling", "loading", "sharing", "edit", "runs"}
+"""Without a target, or minutes of making rows: only when they are named, or with `--all`."""
 
 
 os.environ.setdefault("FERMI_TRACEABLE", "1")  # the memory of the platform's processes is read from /proc
