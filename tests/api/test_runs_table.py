@@ -105,8 +105,8 @@ def test_what_is_wrong_is_named(owner, query: dict[str, str], field: str, code: 
 
 
 def test_an_error_in_a_query_has_its_place(owner) -> None:
-    [problem] = owner.get("/runs", query="a status:nope").body["errors"]
-    assert problem["place"] == {"from": 9, "to": 13}
+    [problem] = owner.get("/runs", query="  a status:nope").body["errors"]
+    assert problem["place"] == {"from": 11, "to": 15}
     assert "nope" in problem["message"]
 
 

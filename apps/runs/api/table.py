@@ -38,7 +38,11 @@ class ColumnsField(serializers.ListField):
 
 class RunSearchQuery(serializers.Serializer):
     query = serializers.CharField(
-        max_length=MAX_LENGTH, required=False, allow_blank=True, help_text="in the language of queries over runs"
+        max_length=MAX_LENGTH,
+        required=False,
+        allow_blank=True,
+        trim_whitespace=False,  # places in errors count from its first character
+        help_text="in the language of queries over runs",
     )
     project = KeyField(required=False, allow_blank=True, help_text="id")
     archived = serializers.ChoiceField(
