@@ -16,11 +16,13 @@ MAX_VALUES = 1_000
 """Choices of one parameter."""
 MAX_TEXT_LENGTH = 1_000
 MAX_NUMBER = 1e300
+MIN_STEP = 1e-300
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
 
 Value = str | int | float | bool
 """A parameter's value."""
 
+_AnyValue = Annotated[Any, Meta(description="a text, a number, true or false")]
 _NUMBER = Meta(ge=-MAX_NUMBER, le=MAX_NUMBER)
 
 
@@ -29,11 +31,12 @@ class ParameterRequest(Struct, frozen=True, kw_only=True, rename="camel"):
     is named here has the value, or one of the values."""
 
     value: Any = None
-    values: Annotated[tuple[Any, ...], Meta(max_length=MAX_VALUES)] | None = None
+    values: Annotated[tuple[_AnyValue, ...], Meta(max_length=MAX_VALUES)] | None = None
     min: Annotated[float, _NUMBER] | None = None
     max: Annotated[float, _NUMBER] | None = None
     step: (
-        Annotated[float, describe_field("of a range: its values are min, min + step, …", gt=0, le=MAX_NUMBER)] | None
+        Annotated[float, describe_field("of a range: its values are min, min + step, …", ge=MIN_STEP, le=MAX_NUMBER)]
+        | None
     ) = None
     scale: Annotated[Literal["linear", "log"], describe_field(choices=["linear", "log"])] = "linear"
     type: Annotated[

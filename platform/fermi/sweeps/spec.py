@@ -20,7 +20,8 @@ MAX_STEPS = 2**53
 """The largest step that JSON's readers keep exactly."""
 MAX_RUNGS = 64
 DEFAULT_PARALLEL = 4
-_AMOUNT = Meta(gt=0, le=1e12)
+MIN_AMOUNT, MAX_AMOUNT = 1e-6, 1e12
+_AMOUNT = Meta(ge=MIN_AMOUNT, le=MAX_AMOUNT)
 
 
 class ObjectiveRequest(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -77,7 +78,7 @@ class BudgetRequest(Struct, frozen=True, kw_only=True, rename="camel"):
 
     trials: Annotated[int, describe_field("how many there are at most", ge=1, le=MAX_TRIALS)] | None = None
     gpu_hours: Annotated[float, _AMOUNT] | None = None
-    cost: Annotated[float, describe_field("in the platform's currency", gt=0, le=1e12)] | None = None
+    cost: Annotated[float, describe_field("in the platform's currency", ge=MIN_AMOUNT, le=MAX_AMOUNT)] | None = None
     ends_at: Annotated[str, describe_field("ISO 8601; UTC if it has no offset", max_length=40)] | None = None
 
 
