@@ -64,6 +64,7 @@ COMMANDS = {
     "archive": CommandEntry("run_records", "archive_tasks", "fermi archive task-ga8rvfce3c"),
     "outputs": CommandEntry("files", "outputs"),
     "files": CommandEntry("files", "files"),
+    "export": CommandEntry("export", "export"),
     "cache": CommandEntry("files", "cache"),
     "stop": CommandEntry("tasks", "stop"),
     "grow": CommandEntry("tasks", "grow"),
@@ -90,6 +91,7 @@ SUBCOMMANDS = {
         "show", "make", "start", "stop", "restart", "keep", "resize", "clone", "delete", "logs", "memory", "packages",
         "level", "warm", "templates",
     ),
+    "export": ("mlflow",),
 }  # fmt: skip
 """Subcommands."""
 
