@@ -12,6 +12,7 @@ from fermi.client.differences import Differences
 from fermi.client.drills import Drills
 from fermi.client.environments import Environments, EnvironmentTemplates
 from fermi.client.files import Files, Outputs
+from fermi.client.history import Run
 from fermi.client.inventory import Clusters, Datasets, Models
 from fermi.client.notices import Notices
 from fermi.client.pagination import Listing
@@ -80,6 +81,10 @@ class Fermi:
         self.costs = Costs(self._transport)
         self.differences = Differences(self._transport)
         self.notices = Notices(self._transport)
+
+    def run(self, task_id: str) -> Run:
+        """Return the task as a run whose curves are read."""
+        return Run(self._transport, task_id)
 
     def me(self) -> Me:
         """Return the user that the token belongs to."""
