@@ -370,7 +370,7 @@ class MetricPoint(models.Model):
     """Numbers that a rank reported at a step. `values`: metric name -> number. `source`: who reported them (see
     `fermi.metrics.points`): `json` and `text` for printed lines, `file`, or the name of a tracker."""
 
-    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="metrics")
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="metrics", db_index=False)
     attempt = models.PositiveIntegerField()
     rank = models.PositiveIntegerField()
     step = models.BigIntegerField()
