@@ -30,6 +30,7 @@ export default defineConfig({
           groups: [
             { name: "vendor", test: /node_modules/, tags: ["$initial"], priority: 3 },
             { name: "frame", test: /src/, tags: ["$initial"], priority: 3 },
+            { name: "charts", test: /uplot|src\/(api|ui)\/telemetry/, minShareCount: 2, priority: 2.5 },
             { name: "shared", test: SHARED, minShareCount: 3, priority: 2 },
           ],
         },

@@ -1,5 +1,4 @@
 import type { RunBand, RunCurve } from "@/api/compare";
-import { smoothPoints } from "../task/series";
 
 export interface Line {
   key: string;
@@ -79,8 +78,16 @@ export function buildBandLines(
     }));
 }
 
-function smoothValues(values: number[], weight: number): number[] {
-  return [...smoothPoints(new Map(values.entries()), weight).values()];
+/** Returns the exponential moving average of values, divided by the sum of its weights: as the platform and the task's
+    page smooth. Not imported from that page, which would then be of one file more. */
+export function smoothValues(values: number[], weight: number): number[] {
+  let sum = 0;
+  let weights = 0;
+  return values.map((value) => {
+    sum = weight * sum + (1 - weight) * value;
+    weights = weight * weights + (1 - weight);
+    return sum / weights;
+  });
 }
 
 export type Column = (number | null)[];

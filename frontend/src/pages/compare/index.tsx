@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { ExternalLink } from "lucide-react";
-import { useMemo } from "react";
+import { lazy, Suspense, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import {
   comparisonQuery,
@@ -22,10 +22,11 @@ import { buildBandLines, buildLines, chooseStyle, type RunStyle } from "./chart-
 import { Controls } from "./controls";
 import { CurveChart } from "./curve-chart";
 import { Differences } from "./differences";
-import { MediaPanel } from "./media-panel";
 import { ParameterPlots } from "./parameter-plots";
 import { RunList } from "./run-list";
 import { formatView, type Statistic, useView, type View } from "./view";
+
+const MediaPanel = lazy(() => import("./media-panel"));
 
 const POINTS = 500;
 /** Milliseconds after the last change of what is requested. */
@@ -162,7 +163,11 @@ function Comparison({ comparison, view, onChange }: ComparisonProps) {
         onParameter={(parameter) => onChange({ parameter })}
         onStatistic={(statistic) => onChange({ statistic })}
       />
-      <MediaPanel media={comparison.media} runs={visible} styles={styles} />
+      {comparison.media.length > 0 && (
+        <Suspense>
+          <MediaPanel media={comparison.media} runs={visible} styles={styles} />
+        </Suspense>
+      )}
     </div>
   );
 }

@@ -19,7 +19,7 @@ interface MediaPanelProps {
 }
 
 /** What scripts logged besides numbers: one name at one step, of each run. */
-export function MediaPanel({ media, runs, styles }: MediaPanelProps) {
+export default function MediaPanel({ media, runs, styles }: MediaPanelProps) {
   const { t } = useTranslation();
   const [chosen, setChosen] = useState(0);
   const [step, setStep] = useState<number>();

@@ -6,7 +6,7 @@ export interface Scale {
 
 const MAX_TICKS = 8;
 /** Numbers that differ by a larger factor are on a logarithmic scale: learning rates. */
-const LOGARITHMIC_FROM = 50;
+const LOGARITHMIC_FROM = 10;
 
 /** Returns the scale of these values: of numbers where all are, else of words in the order of the alphabet. A missing
     value is at the beginning. */
