@@ -14,10 +14,12 @@ import { TagCell } from "./tag-cell";
 const isStatus = (value: unknown): value is Status => STATUSES.includes(value as Status);
 
 /** Returns a value as a text; a dash where there is none. */
-export function formatValue(t: TFunction, { kind }: Pick<ColumnInfo, "kind">, value: RunValue | undefined): string {
+export function formatValue(t: TFunction, column: ColumnInfo, value: RunValue | undefined): string {
+  const { name, kind } = column;
   if (value == null || value === "") return "–";
   if (typeof value === "number") return kind === "duration" ? formatDuration(t, value) : formatNumber(value);
   if (kind === "time" && typeof value === "string") return formatShortTime(value);
+  if (name === "status" && isStatus(value)) return t(`status.${value}`);
   return String(value);
 }
 

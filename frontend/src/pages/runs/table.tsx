@@ -71,7 +71,7 @@ export function RunTable(props: RunTableProps) {
   const items = rows.getVirtualItems();
   const above = Math.max(0, (items[0]?.start ?? 0) - fixed.length * height);
   const below = Math.max(0, rows.getTotalSize() - (items.at(-1)?.end ?? rows.getTotalSize()));
-  const span = columns.length + 2;
+  const span = columns.length + 3;
   const width = columns.reduce((sum, column) => sum + column.width, CHECKBOX_WIDTH);
 
   const onScroll = ({ currentTarget: { scrollHeight, scrollTop, clientHeight } }: UIEvent<HTMLDivElement>) => {
@@ -132,6 +132,7 @@ export function RunTable(props: RunTableProps) {
           {columns.map((column) => (
             <col key={column.name} style={{ width: column.width }} />
           ))}
+          <col />
         </colgroup>
         <thead className="text-muted">
           <tr aria-rowindex={1} className="*:sticky *:top-0 *:z-20 *:h-10 *:border-b *:bg-sunken *:px-3 *:font-medium">
@@ -172,6 +173,7 @@ export function RunTable(props: RunTableProps) {
                 </th>
               );
             })}
+            <Filler />
           </tr>
         </thead>
         {fixed.length > 0 && (
@@ -221,6 +223,11 @@ export function RunTable(props: RunTableProps) {
       </table>
     </div>
   );
+}
+
+/** The width that few columns leave. */
+function Filler({ top }: { top?: number | undefined }) {
+  return <td aria-hidden className="p-0!" style={{ top }} />;
 }
 
 /** The height of the rows that are not rendered. */
@@ -292,6 +299,7 @@ function RunRow({ run, index, height, top, onTick, columns, baseline, selection,
           <RunCell run={run} column={column} baseline={baseline} mayChange={mayChange} onNote={table.onNote} />
         </td>
       ))}
+      <Filler top={top} />
     </tr>
   );
 }
@@ -334,6 +342,7 @@ function GroupRow({ group, id, isOpen, index, height, columns, groupBy, onToggle
           <AggregateCell column={column} aggregate={group.values[column.name]} />
         </td>
       ))}
+      <Filler />
     </tr>
   );
 }
