@@ -41,7 +41,7 @@ const PREFIXES: [string, ColumnGroup][] = [
   ["metric.", "metric"],
 ];
 
-const WIDTHS: Record<ColumnInfo["kind"], number> = { number: 130, duration: 120, time: 130, choice: 130, text: 160 };
+const WIDTHS: Record<ColumnInfo["kind"], number> = { number: 150, duration: 150, time: 130, choice: 130, text: 160 };
 const SPECIAL_WIDTHS: Record<string, number> = { tag: 230, note: 260, name: 280 };
 
 /** Columns of which the platform sorts by none. */
