@@ -41,6 +41,8 @@ COMMANDS = {
     "models": CommandEntry("inventory", "models"),
     "frameworks": CommandEntry("inventory", "frameworks"),
     "templates": CommandEntry("templates", "templates"),
+    "template": CommandEntry("repetition", "template"),
+    "schedule": CommandEntry("repetition", "schedule"),
     "recommend": CommandEntry("recommend", "recommend"),
     "preflight": CommandEntry("preflight", "preflight"),
     "drill": CommandEntry("drill", "drill"),

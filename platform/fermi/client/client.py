@@ -17,6 +17,7 @@ from fermi.client.inventory import Clusters, Datasets, Models
 from fermi.client.notices import Notices
 from fermi.client.pagination import Listing
 from fermi.client.preflights import Preflights
+from fermi.client.repetition import SavedTemplates, Schedules
 from fermi.client.reservations import Reservations
 from fermi.client.runs import Runs
 from fermi.client.sweeps import Sweeps
@@ -81,6 +82,8 @@ class Fermi:
         self.costs = Costs(self._transport)
         self.differences = Differences(self._transport)
         self.notices = Notices(self._transport)
+        self.saved_templates = SavedTemplates(self._transport)
+        self.schedules = Schedules(self._transport)
 
     def run(self, task_id: str) -> Run:
         """Return the task as a run whose curves are read."""
