@@ -349,6 +349,7 @@ export const en: Translation = {
     now: "now",
   },
   task: {
+    after: { succeeded: "After the success of", failed: "After the failure of", ended: "After the end of" },
     terminal: "Terminal",
     pause: "Pause",
     pauseTitle: "Pause the task?",

@@ -330,6 +330,7 @@ export const zh = {
     now: "现在",
   },
   task: {
+    after: { succeeded: "在以下任务成功后", failed: "在以下任务失败后", ended: "在以下任务结束后" },
     terminal: "终端",
     pause: "暂停",
     pauseTitle: "暂停任务？",

@@ -53,6 +53,14 @@ export function TaskFacts({ task }: { task: Task }) {
       </Link>,
     ]);
   }
+  for (const each of task.after) {
+    facts.push([
+      t(`task.after.${each.on}`),
+      <Link key={each.taskId} to={`/training/${each.taskId}`} className="break-all text-accent-ink hover:underline">
+        {escapeName(each.name || each.taskId)}
+      </Link>,
+    ]);
+  }
   return (
     <Card title={t("task.facts")}>
       <FactList facts={facts} />
