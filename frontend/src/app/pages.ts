@@ -3,6 +3,7 @@ export const NAV_PAGES = [
   { to: "/overview", label: "app.overview", key: "o" },
   { to: "/training", label: "app.tasks", key: "t" },
   { to: "/runs", label: "app.runs", key: "r" },
+  { to: "/sweeps", label: "app.sweeps", key: "x" },
   { to: "/queue", label: "app.queue", key: "q" },
   { to: "/environments", label: "app.environments", key: "e" },
   { to: "/workers", label: "app.workers", key: "w" },

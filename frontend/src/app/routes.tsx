@@ -25,6 +25,8 @@ export const routes: RouteObject[] = [
               { path: "/compare", lazy: () => withPageTexts(import("@/pages/compare")) },
               { path: "/training/:id", lazy: () => import("@/pages/task") },
               { path: "/runs", lazy: () => withPageTexts(import("@/pages/runs")) },
+              { path: "/sweeps", lazy: () => withPageTexts(import("@/pages/sweeps")) },
+              { path: "/sweeps/:id", lazy: () => withPageTexts(import("@/pages/sweeps/sweep-page")) },
               { path: "/queue", lazy: () => import("@/pages/queue") },
               { path: "/queue/timeline", lazy: () => withPageTexts(import("@/pages/timeline")) },
               {

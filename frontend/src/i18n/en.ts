@@ -26,6 +26,7 @@ export const en: Translation = {
     usage: "Usage",
     zones: "Zones",
     workers: "Workers",
+    sweeps: "Sweeps",
     preflights: "Pre-flight",
     settingsOf: "Settings: {{name}}",
     notFound: "Page not found",

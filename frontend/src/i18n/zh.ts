@@ -24,6 +24,7 @@ export const zh = {
     usage: "用量",
     zones: "可用区",
     workers: "Worker",
+    sweeps: "参数搜索",
     preflights: "预检",
     settingsOf: "设置：{{name}}",
     notFound: "没有这个页面",

@@ -1,0 +1,69 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { fetchAllPages, http, unwrapResponse } from "./client";
+import type { SweepItem } from "./types";
+
+export const SWEEPS_PER_PAGE = 20;
+/** Trials in one answer. */
+const TRIALS_PER_PAGE = 200;
+
+export const sweepKeys = {
+  all: ["sweeps"] as const,
+  list: (page: number) => [...sweepKeys.all, "list", page] as const,
+  one: (id: string) => [...sweepKeys.all, id] as const,
+  trials: (id: string) => [...sweepKeys.one(id), "trials"] as const,
+  importance: (id: string) => [...sweepKeys.one(id), "importance"] as const,
+};
+
+export function hasEnded({ status }: Pick<SweepItem, "status">): boolean {
+  return status === "ended";
+}
+
+export const sweepsQuery = (page: number) =>
+  queryOptions({
+    queryKey: sweepKeys.list(page),
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/sweeps", { params: { query: { page, pageSize: SWEEPS_PER_PAGE } } })),
+    placeholderData: keepPreviousData,
+    refetchInterval: ({ state }) => (state.data?.items.every(hasEnded) ? 30_000 : 5_000),
+  });
+
+export const sweepQuery = (id: string) =>
+  queryOptions({
+    queryKey: sweepKeys.one(id),
+    queryFn: () => unwrapResponse(http.GET("/api/v1/sweeps/{sweep_id}", { params: { path: { sweep_id: id } } })),
+    refetchInterval: ({ state }) => (state.data && hasEnded(state.data) ? false : 3_000),
+  });
+
+export const trialsQuery = (id: string, ended: boolean) =>
+  queryOptions({
+    queryKey: sweepKeys.trials(id),
+    queryFn: () =>
+      fetchAllPages((page) =>
+        unwrapResponse(
+          http.GET("/api/v1/sweeps/{sweep_id}/trials", {
+            params: { path: { sweep_id: id }, query: { page, pageSize: TRIALS_PER_PAGE } },
+          }),
+        ),
+      ),
+    refetchInterval: ended ? false : 5_000,
+  });
+
+/** `complete`: the number of completed trials, from which it is computed. */
+export const importanceQuery = (id: string, complete: number) =>
+  queryOptions({
+    queryKey: [...sweepKeys.importance(id), complete],
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/sweeps/{sweep_id}/importance", { params: { path: { sweep_id: id } } })),
+    placeholderData: keepPreviousData,
+    enabled: complete > 1,
+  });
+
+const at = (id: string) => ({ params: { path: { sweep_id: id } } });
+
+export const pauseSweep = (id: string) => unwrapResponse(http.POST("/api/v1/sweeps/{sweep_id}/pause", at(id)));
+export const resumeSweep = (id: string) => unwrapResponse(http.POST("/api/v1/sweeps/{sweep_id}/resume", at(id)));
+export const stopSweep = (id: string) => unwrapResponse(http.POST("/api/v1/sweeps/{sweep_id}/stop", at(id)));
+export const deleteSweep = (id: string) => unwrapResponse(http.DELETE("/api/v1/sweeps/{sweep_id}", at(id)));
+
+export const cloneBest = (id: string, body: { taskName?: string; hyperparameters?: Record<string, unknown> }) =>
+  unwrapResponse(http.POST("/api/v1/sweeps/{sweep_id}/clone-best", { ...at(id), body: { resume: true, ...body } }));
