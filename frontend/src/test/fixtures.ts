@@ -81,6 +81,7 @@ export function metric(id: number, step: number, loss: number, over: Partial<Met
 }
 
 export const task: Task = {
+  after: [],
   parameters: [],
   tags: [],
   note: "",

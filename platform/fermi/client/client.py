@@ -19,9 +19,9 @@ from fermi.client.pagination import Listing
 from fermi.client.preflights import Preflights
 from fermi.client.repetition import SavedTemplates, Schedules
 from fermi.client.reservations import Reservations
+from fermi.client.run_table import RunTable
 from fermi.client.runs import Runs
 from fermi.client.sweeps import Sweeps
-from fermi.client.run_table import RunTable
 from fermi.client.tasks import Tasks
 from fermi.client.transport import Transport
 from fermi.client.types import (

@@ -68,6 +68,7 @@ export const en: PageTranslation = {
     identical: "All values are the same up to step {{step, number}}.",
     level: { likely: "likely", possible: "possible", minor: "minor" },
     verdict: { parted: "parted", together: "together", too_few: "too few points" },
+  },
   sweep: {
     lead: "A sweep runs one request with many parameters. Start one with: fermi sweep FILE",
     empty: "No sweeps yet",
