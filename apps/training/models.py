@@ -214,6 +214,7 @@ class Attempt(models.Model):
     outcome = models.CharField(max_length=40, default="", blank=True)
     outcome_params = models.JSONField(default=dict, blank=True)
     cause = models.CharField(max_length=16, default="", db_default="", blank=True)  # `core.outcomes`: key of its cause
+    tracked = models.JSONField(default=dict, db_default={}, blank=True)  # what `core.tracked_values` came to
     created_at = models.DateTimeField()
     submitted_at = models.DateTimeField(null=True, blank=True)
     running_at = models.DateTimeField(null=True, blank=True)

@@ -4,7 +4,8 @@ What each rank's log came to is in the state of its cursor (`LogCursor.state["su
 that stores the points, and exact: it counts values that were thinned out, too. The rows follow from the states of the
 attempts' leading ranks, the lowest ranks that report points, and from the names that users gave to patterns. So a crash
 between the two loses nothing, and a changed pattern changes all rows. Attempts that were read before there were
-summaries have no such state; theirs comes from the points that are stored.
+summaries have no such state; theirs comes from the points that are stored. Values that came to the platform by another
+way than a log (`core.tracked_values`) have their state with the attempt.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from django.db import transaction
 from django.db.models import Min
 
 from apps.training.core import log_patterns, transitions
-from apps.training.models import LogCursor, MetricPoint, MetricSummary, Task
+from apps.training.models import Attempt, LogCursor, MetricPoint, MetricSummary, Task
 from fermi.metrics import summaries
 from fermi.metrics.summaries import State, Summary
 
@@ -62,7 +63,8 @@ def load_states(task_id: str, attempts: int) -> list[State]:
     for attempt, rank, state in rows.order_by("attempt", "rank").values_list("attempt", "rank", f"state__{STATE_KEY}"):
         found.setdefault(attempt, (rank, state))
     cursors = LogCursor.objects.filter(task=task_id, attempt__lte=attempts)
-    without_points = set(cursors.values_list("attempt", flat=True)) - found.keys()
+    tracked = Attempt.objects.filter(task=task_id).exclude(tracked={})  # of this release, so their logs have states
+    without_points = {*cursors.values_list("attempt", flat=True), *tracked.values_list("number", flat=True)}
     states = []
     for attempt in range(1, attempts + 1):
         rank, state = found.get(attempt, (None, {} if attempt in without_points else None))
@@ -93,6 +95,8 @@ def store_summaries(task_id: str, states: list[State]) -> None:
     """Write the rows that follow from the states of a task's attempts, and remove others. Call it in a transaction that
     has locked the task's row."""
     names = log_patterns.load_changes([task_id]).get(task_id, {}) if summaries.has_patterns(states) else {}
+    tracked = dict(Attempt.objects.filter(task=task_id).exclude(tracked={}).values_list("number", "tracked"))
+    states = [one for number, state in enumerate(states, 1) for one in (state, tracked.get(number, {}))]
     rows = MetricSummary.objects.filter(task=task_id)
     known: dict[str, Summary] = {
         name: Summary(*numbers) for name, *numbers in rows.values_list("name", *Summary._fields)

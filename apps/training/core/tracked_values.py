@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from apps.common.clock import now
-from apps.training.core import wakeups
+from apps.training.core import transitions, wakeups
 from apps.training.core.parameters import store_parameters
-from apps.training.models import MetricPoint, MetricSummary
+from apps.training.core.summaries import load_states, store_summaries
+from apps.training.models import Attempt, MetricPoint
+from fermi.metrics import summaries
 from fermi.metrics.parameters import MAX_NAME_LENGTH
-from fermi.metrics.summaries import MAX_SUMMARIES
 
 MAX_POINTS = 10_000
 """Of an attempt; later ones change only what the curve comes to."""
@@ -25,33 +26,30 @@ def record_tracked_parameters(task_id: str, found: Mapping[str, str], source: st
 def record_tracked_values(
     task_id: str, attempt: int, found: Iterable[tuple[str, float, int, int]], source: str
 ) -> None:
-    """Store values of curves, each with its name, number, step and unix milliseconds. Call it in a transaction that
-    has a lock, so that no two processes change the same curve."""
+    """Store values of curves, each with its name, number, step and unix milliseconds, and what the curves come to. Call
+    it in a transaction."""
+    transitions.lock_row_order(task_id)
+    state = Attempt.objects.filter(task=task_id, number=attempt).values_list("tracked", flat=True).first()
+    if state is None:
+        return
     points: dict[tuple[int, int], MetricPoint] = {}
-    summaries = {row.name: row for row in MetricSummary.objects.filter(task=task_id)}
-    changed: dict[str, MetricSummary] = {}
     for name, value, step, milliseconds in found:
         if abs(step) > MAX_STEP:
             continue
-        shown = name[:MAX_NAME_LENGTH]
         point = points.get((step, milliseconds))
         if point is None:
             point = points[step, milliseconds] = MetricPoint(
                 task_id=task_id, attempt=attempt, rank=0, step=step, at=_parse_moment(milliseconds), values={},
                 source=source,
             )  # fmt: skip
-        point.values[shown] = value
-        if shown not in summaries and len(summaries) >= MAX_SUMMARIES:
-            continue
-        summaries[shown] = changed[shown] = _add_value(summaries.get(shown), task_id, shown, value, step)
+        point.values[name[:MAX_NAME_LENGTH]] = value
+        summaries.add_values(state, source, "", step, {name[:MAX_NAME_LENGTH]: value})
     if not points:
         return
     stored = MetricPoint.objects.filter(task=task_id, attempt=attempt, source=source)[:MAX_POINTS].count()
     MetricPoint.objects.bulk_create(list(points.values())[: MAX_POINTS - stored])
-    numbers = ["count", "last", "last_step", "low", "low_step", "high", "high_step"]
-    MetricSummary.objects.bulk_create(
-        changed.values(), update_conflicts=True, unique_fields=["task", "name"], update_fields=numbers
-    )
+    Attempt.objects.filter(task=task_id, number=attempt).update(tracked=state)
+    store_summaries(task_id, load_states(task_id, attempt))
     wakeups.publish_change(task_id, "metric")
 
 
@@ -60,19 +58,3 @@ def _parse_moment(milliseconds: int) -> datetime:
     if not 0 < milliseconds < (now().timestamp() + 86400) * 1000:
         return now()
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def _add_value(row: MetricSummary | None, task_id: str, name: str, value: float, step: int) -> MetricSummary:
-    if row is None:
-        return MetricSummary(
-            task_id=task_id, name=name, count=1, last=value, last_step=step, low=value, low_step=step, high=value,
-            high_step=step,
-        )  # fmt: skip
-    row.pk = None  # written by its task and name
-    row.count += 1
-    row.last, row.last_step = value, step
-    if value < row.low:
-        row.low, row.low_step = value, step
-    if value > row.high:
-        row.high, row.high_step = value, step
-    return row

@@ -19,7 +19,6 @@ from fermi.client.pagination import Listing
 from fermi.client.preflights import Preflights
 from fermi.client.repetition import SavedTemplates, Schedules
 from fermi.client.reservations import Reservations
-from fermi.client.run_table import RunTable
 from fermi.client.runs import Runs
 from fermi.client.sweeps import Sweeps
 from fermi.client.tasks import Tasks
@@ -67,7 +66,6 @@ class Fermi:
         self.models = Models(self._transport)
         self.tasks = Tasks(self._transport)
         self.sweeps = Sweeps(self._transport)
-        self.runs = RunTable(self._transport)
         self.code = Code(self._transport)
         self.workers = Workers(self._transport)
         self.groups = Groups(self._transport)

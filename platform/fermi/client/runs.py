@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fermi.client.pagination import Listing
+from fermi.client.run_table import RunTable
 from fermi.client.transport import Transport
 from fermi.client.types import (
     PatchedRunViewChangeRequest,
@@ -18,11 +19,8 @@ MAX_TASKS = 1000
 """Tasks of one request."""
 
 
-class Runs:
-    """Tags, notes, archived runs and saved views."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+class Runs(RunTable):
+    """The table of runs, tags, notes, archived runs and saved views."""
 
     def change(
         self,

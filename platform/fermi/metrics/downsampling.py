@@ -20,6 +20,7 @@ Integers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 MEAN_DIGITS = 7
 """Significant digits of means: single precision, in which most values are computed, has no more."""
 LOW_QUANTILE, HIGH_QUANTILE = 0.25, 0.75
+NOTHING: Floats = np.empty(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def downsample_cells(x: Floats, cells: Cells, low: float, high: float, points: i
     """Return the cells on a grid of `points` buckets of equal width from `low` to `high`; empty buckets are left out.
     `x`: where the cells are on the axis. Curves on one grid have their middles in common."""
     if not len(cells):
-        return Buckets(*(np.empty(0) for _ in range(4)), np.empty(0, np.int64))
+        return Buckets(NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0, np.int64))
     if np.any(x[1:] < x[:-1]):
         order = np.argsort(x, kind="stable")
         x, cells = x[order], cells.select(order)
@@ -163,7 +164,7 @@ def build_band(curves: Sequence[tuple[Floats, Floats]], low: float, high: float,
     shown = counts > 0
     table, grid, counts = table[:, shown], grid[shown], counts[shown]
     if not len(grid):
-        return Band(*(np.empty(0) for _ in range(6)), np.empty(0, np.int64))
+        return Band(NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, NOTHING, np.empty(0, np.int64))
     table = np.sort(table, axis=0)  # what is unknown comes last
     return Band(
         grid,

@@ -5,9 +5,10 @@ import math
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from apps.training.core import summaries
+from apps.training.core.tracked_values import record_tracked_values
 from apps.training.logs import ingest
 from apps.training.logs.ingest import LogReader, drain_logs
 from apps.training.models import LogCursor, LogPattern, MetricPoint, MetricSummary, Task
@@ -245,3 +246,17 @@ def test_a_deleted_task_has_no_summaries(task: Task) -> None:
     task.delete()
     summaries.rebuild_summaries(task.pk or "gone")
     assert not MetricSummary.objects.exists()
+
+
+def test_values_that_came_by_another_way_than_a_log_are_kept_and_joined(task: Task) -> None:
+    with transaction.atomic():
+        record_tracked_values(
+            task.pk, 1, [("loss", 9.0, 1, 1_800_000_000_000), ("f1", 0.5, 1, 1_800_000_000_000)], "mlflow"
+        )
+    assert list_summaries(task)["loss"] == Summary(1, 9.0, 1, 9.0, 1, 9.0, 1)
+    write(task, point(2, loss=2.0))
+    drain_logs(task.pk, 1)
+    expected = {"f1": Summary(1, 0.5, 1, 0.5, 1, 0.5, 1), "loss": Summary(2, 9.0, 1, 2.0, 2, 9.0, 1)}
+    assert list_summaries(task) == expected
+    summaries.rebuild_summaries(task.pk)
+    assert list_summaries(task) == expected
