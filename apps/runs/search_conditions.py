@@ -195,6 +195,7 @@ def _match_either(table: str, on: str, *columns: str) -> TextMatcher:
 
 
 _VERSION = "catalog_datasetversion v JOIN catalog_dataset d ON d.id = v.dataset_id"
+_TRIAL = "sweeps_trial x JOIN sweeps_sweep s ON s.id = x.sweep_id"
 _NODE = ("training_node n", "n.task_id = t.id")
 TEXTS: dict[str, TextMatcher] = {
     "id": lambda match: match("t.id"),
@@ -211,9 +212,10 @@ TEXTS: dict[str, TextMatcher] = {
     "zone": _match_either(*_NODE, "n.zone"),
     "gpuType": _match_either(*_NODE, "n.gpu_type"),
     "tag": _match_either("runs_runtag g", "g.task_id = t.id", "g.name"),
+    "sweep": _match_either(_TRIAL, "x.task_id = t.id", "s.id", "s.name"),
     "note": _match_either("runs_run r", "r.task_id = t.id", "r.note"),
 }
-"""How each property of text is matched. Apps above this one may add theirs."""
+"""How each property of text is matched."""
 NUMBER_COLUMNS = {"nodes": "t.node_count", "gpus": "t.total_gpus", "attempts": "t.attempt"}
 TIME_COLUMNS = {"created": "t.created_at", "started": "t.started_at", "ended": "t.ended_at"}
 COST_COLUMNS = {"cost": "cost", "gpuHours": "gpu_hours", "goodput": "goodput"}

@@ -182,6 +182,11 @@ def _build_value_arms(field: Field, value: Value) -> list[Sql | None]:
             return [*_make_task_source(Sql("framework = %s", (text,))).arms]
         case "tag":
             return [*_make_source("runs_runtag", "task_id", Sql("name = %s", (text,)), "name", "id DESC").arms]
+        case "sweep":
+            named = "sweep_id IN (SELECT id FROM sweeps_sweep WHERE id = %s OR name = %s)"
+            return [
+                Sql(f"SELECT task_id AS task FROM sweeps_trial WHERE {named} AND task_id IS NOT NULL", (text, text))
+            ]
         case "zone":
             return [Sql("SELECT task_id AS task FROM training_node WHERE zone = %s ORDER BY zone", (text,))]
         case "archived" if text == "yes":

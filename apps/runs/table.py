@@ -177,6 +177,7 @@ _VALUE_PATHS = {
     "model": "model__name",
     "data": "dataset_version__dataset__name",
     "tag": "tags__name",
+    "sweep": "trial__sweep",
     "environment": "nodes__name",
     "zone": "nodes__zone",
     "gpuType": "nodes__gpu_type",

@@ -40,6 +40,7 @@ _TASK_COLUMNS: dict[str, str] = {
     "cluster": "(SELECT c.name FROM clusters_cluster c WHERE c.id = t.cluster_id)",
     "model": "(SELECT m.name FROM catalog_model m WHERE m.id = t.model_id)",
     "data": f"(SELECT d.name || ' ' || v.name FROM {_VERSION})",
+    "sweep": "(SELECT x.sweep_id FROM sweeps_trial x WHERE x.task_id = t.id)",
     **NUMBER_COLUMNS,
     **TIME_COLUMNS,
     "age": "t.created_at",

@@ -100,7 +100,8 @@ def test_pinned_runs_and_the_baseline_are_of_those_that_one_may_see(colleague: A
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("name", ""), ("name", "x" * 61), ("query", "x" * 2001), ("columns", ["x"] * 41), ("groupBy", ["a"] * 4),
+        ("name", ""), ("name", "x" * 61), ("query", "x" * 2001), ("query", "lr>(1"),
+        ("columns", ["x"] * 41), ("groupBy", ["a"] * 4),
         ("pinned", ["a"] * 21), ("sort", "x" * 252),
     ],
 )  # fmt: skip

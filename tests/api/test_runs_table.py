@@ -12,6 +12,7 @@ from apps.clusters.models import Cluster
 from apps.common.clock import now
 from apps.runs import table_export
 from apps.runs.models import Run, RunTag
+from apps.sweeps.models import Sweep, Trial
 from apps.training.models import MetricSummary, Task, TaskParameter
 from apps.training.states import TaskState
 from tests.api.conftest import Api
@@ -102,6 +103,19 @@ def test_what_is_wrong_is_named(owner, query: dict[str, str], field: str, code: 
         assert list(found.problems) == [field]
     else:
         assert found.problems == {field: code}
+
+
+def test_trials_of_a_sweep_are_found_by_its_id_or_name(owner, tasks) -> None:
+    sweep = Sweep.objects.create(
+        project_id=tasks[0].project_id, owner=owner.user, name="rates", spec={}, created_at=now()
+    )
+    for number in range(2):
+        Trial.objects.create(sweep=sweep, number=number, parameters={}, task=tasks[number], created_at=now())
+    for query in ("sweep:rates", f"sweep:{sweep.pk}", "sweep:rat*"):
+        assert list_names(owner, query=query, sort="created") == ["run 1", "run 0"]
+    assert list_names(owner, query="not sweep:rates") == ["run 2"]
+    [row] = owner.get("/runs", query="run sweep:rates id:" + tasks[0].pk, column=["sweep"]).data["items"]
+    assert row["values"] == {"sweep": sweep.pk}
 
 
 def test_an_error_in_a_query_has_its_place(owner) -> None:

@@ -11,11 +11,12 @@ from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
 from apps.runs.models import RunView
 from apps.runs.selectors import list_visible_tasks, query_views
+from apps.runs.table import parse_text
 
 
 def create_view(user: User, values: Mapping[str, Any]) -> RunView:
-    """Save a view. Raises ApiError 404 or 403 for a project, 400 for runs that are not there, and 409 where the name
-    is taken, or there are too many."""
+    """Save a view. Raises ApiError 404 or 403 for a project, 400 for runs that are not there or an error in the query,
+    and 409 where the name is taken, or there are too many."""
     project = values.get("project")
     if project is not None:
         access.require_role(user, project, Role.MEMBER)
@@ -61,6 +62,7 @@ def _find_view(user: User, view_id: str) -> RunView:
 
 
 def _set_values(user: User, view: RunView, values: Mapping[str, Any]) -> None:
+    parse_text(values.get("query", ""))
     if pinned := values.get("pinned"):
         pinned = list(dict.fromkeys(pinned))
         _refuse_unknown(user, pinned, "pinned")

@@ -6,7 +6,6 @@ from urllib.parse import quote
 
 from fermi.client.pagination import Listing
 from fermi.client.run_table import RunTable
-from fermi.client.transport import Transport
 from fermi.client.types import (
     PatchedRunViewChangeRequest,
     RunBulkResult,

@@ -108,6 +108,7 @@ FIELDS: Mapping[str, Field] = {
         Field("code", _TEXT, sortable=False),
         Field("data", _TEXT),
         Field("model", _TEXT),
+        Field("sweep", _TEXT, sortable=False),
         Field("cost", _NUMBER, FieldGroup.COST),
         Field("gpuHours", _NUMBER, FieldGroup.COST),
         Field("goodput", _NUMBER, FieldGroup.COST),
