@@ -17,6 +17,7 @@ from typing import Any
 from django.db import transaction
 
 from apps.common import clock_jumps, pass_claims
+from apps.common.claims import ClaimLostError
 from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.sweeps import observation
@@ -41,10 +42,6 @@ MAX_PER_PASS = 20
 """Sweeps that one message handles."""
 MAX_STARTS = 20
 """Trials that one pass starts; the next pass comes at once."""
-
-
-class ClaimLostError(Exception):
-    """Another pass has the sweep now."""
 
 
 class StartRefusedError(Exception):

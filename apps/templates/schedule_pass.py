@@ -18,6 +18,7 @@ from django.db import transaction
 from apps.accounts import access
 from apps.accounts.models import User
 from apps.common import pass_claims
+from apps.common.claims import ClaimLostError
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.notices.services.incidents import open_incident, resolve_incidents
@@ -44,10 +45,6 @@ WAIT_INTERVAL = timedelta(seconds=10)
 MAX_TRIES_FOR = timedelta(hours=1)
 """How long a task whose creation raises an unexpected error is tried again."""
 FAILED_KIND = "schedule_failed"
-
-
-class ClaimLostError(Exception):
-    """Raised if another pass has the schedule, or it was disabled or deleted."""
 
 
 def run_due_schedules() -> int:

@@ -51,24 +51,24 @@ MADE = {
     "tasks": ("POST", "/training-tasks", changed()),
     "worker-groups": ("POST", "/worker-groups", {"name": "g"}),
 }
-"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `workers` and `notice-tests` have tests below or
-beside what makes them."""
+"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `workers`, `notice-tests` and those of MLflow have
+tests below or beside what makes them."""
 
 BOUNDED = {
     "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "catalog.Dataset", "catalog.DatasetVersion",
     "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot", "doors.Entry", "environments.Hosted",
     "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload",
+    "mlflow.Experiment", "mlflow.LoggedModel", "mlflow.ModelVersion", "mlflow.RegisteredModel", "mlflow.TrackedRun",
     "notices.Channel", "notices.Rule", "runs.RunTag", "runs.RunView", "scheduling.Reservation", "sweeps.Sweep",
     "templates.SavedTemplate", "templates.Schedule",
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
-    "environments.Standby", "files.LibraryCache", "files.Outputs",
-    "templates.ScheduleRun",
-    "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits", "training.DiagnosisRules", "training.Drill",
-    "runs.Run", "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor",
-    "training.TraceExport", "workers.Report",
+    "environments.Standby", "files.LibraryCache", "files.Outputs", "mlflow.MetricValue", "mlflow.RunEntry",
+    "mlflow.RunMetric", "runs.Run", "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits",
+    "templates.ScheduleRun", "training.DiagnosisRules", "training.Drill", "training.MetricBlockState", "training.Node",
+    "training.Preflight", "training.TaskPredecessor", "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "common.ClockJump",
@@ -79,8 +79,7 @@ BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "training.FactSet", "training.Finding", "training.LogCursor", "training.LogPattern", "training.MetricBlock",
     "training.MetricPoint", "training.MetricSummary", "training.Queue", "training.TaskMedia",
     "training.TaskParameter", "training.Watch", "workers.Channel", "workers.HostRun", "workers.Launch",
-    "workers.Listening",
-    "workers.Order", "workers.Revision",
+    "workers.Listening", "workers.Order", "workers.Revision",
 }  # fmt: skip
 KEPT_FOR_EVER = {"accounts.AuditEvent"}
 """By intent: what somebody has done stays."""

@@ -13,6 +13,7 @@ from django.db import connections
 
 from apps.accounts.models import Membership, Project, User
 from apps.common import clock
+from apps.common.claims import ClaimLostError
 from apps.notices.models import Incident
 from apps.templates import schedule_pass
 from apps.templates.models import Schedule, ScheduleRun
@@ -212,7 +213,7 @@ def test_a_pass_that_lost_its_claim_creates_nothing(
     claim = schedule_pass.pass_claims.PassClaim(Schedule.objects.all(), schedule_pass.CLAIM_TIMEOUT)
     assert claim.taken == 1
     Schedule.objects.update(claimed_at=NOON)
-    with pytest.raises(schedule_pass.ClaimLostError):
+    with pytest.raises(ClaimLostError):
         schedule_pass._run_pass(schedule.pk, claim)
     assert not Task.objects.exists()
     assert not ScheduleRun.objects.exists()
