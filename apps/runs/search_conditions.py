@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from django.db import connection
 
 from apps.common.clock import now
-from fermi.runs.fields import Field, FieldGroup, Statistic, is_more_better
+from fermi.metrics.ratings import is_more_better
+from fermi.runs.fields import Field, FieldGroup, Statistic
 from fermi.runs.query import Condition, Operator, Value, Word
 from fermi.scheduler.snapshot import PRIORITY_NUMBERS
 

@@ -19,7 +19,7 @@ from apps.runs.table_values import CellValue, load_values
 from apps.training.public import MetricSummary, Task, TaskParameter, select_brief_columns, serialize_brief
 from fermi.planning import plugins
 from fermi.runs.completion import complete_query
-from fermi.runs.fields import FIELDS, Field, FieldGroup, FieldKind, Statistic, resolve_field
+from fermi.runs.fields import FIELDS, Field, FieldGroup, FieldKind, Statistic, is_higher_better, resolve_field
 from fermi.runs.query import Query, QueryError, parse_query
 
 MAX_COLUMNS, MAX_GROUPING, MAX_GROUPS = 40, 3, 200
@@ -207,6 +207,7 @@ def _serialize_column(field: Field) -> dict[str, Any]:
         "choices": list(field.choices),
         "group": field.group.value,
         "sortable": field.sortable,
+        "higherIsBetter": is_higher_better(field),
     }
 
 

@@ -134,6 +134,10 @@ def test_columns_are_those_of_the_readers_own_runs(owner, stranger, tasks) -> No
     mine = {item["name"]: item for item in owner.get("/runs/columns").data["items"]}
     assert {"status", "param.lr", "param.opt", "metric.loss.last", "metric.loss.best", "gpuHours"} <= mine.keys()
     assert "param.secret_name" not in mine
+    directions = {name: item["higherIsBetter"] for name, item in mine.items()}
+    assert {directions[name] for name in ("metric.loss.last", "loss", "cost", "gpuHours")} == {False}
+    assert directions["goodput"]
+    assert {directions[name] for name in ("status", "param.lr", "gpus")} == {None}
     assert mine["status"]["choices"][0] == "initializing"
     assert mine["metric.loss.best"]["label"] == "loss (best)"
     found = [item["name"] for item in stranger.get("/runs/columns", search="SECRET").data["items"]]

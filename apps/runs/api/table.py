@@ -89,6 +89,7 @@ class RunColumn(serializers.Serializer):
     choices = serializers.ListField(child=serializers.CharField())
     group = serializers.ChoiceField(GROUPS)
     sortable = serializers.BooleanField()
+    higherIsBetter = serializers.BooleanField(allow_null=True, help_text="null: neither higher nor lower is better")
 
 
 class RunColumnQuery(serializers.Serializer):

@@ -7190,6 +7190,8 @@ export interface components {
             choices: string[];
             group: components["schemas"]["GroupEnum"];
             sortable: boolean;
+            /** @description null: neither higher nor lower is better */
+            higherIsBetter: boolean | null;
         };
         /** @enum {string} */
         RunColumnKindEnum: "text" | "number" | "time" | "duration" | "choice" | "mixed";

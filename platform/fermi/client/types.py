@@ -5229,6 +5229,10 @@ class RunColumn(TypedDict):
     choices: list[str]
     group: GroupEnum
     sortable: bool
+    higherIsBetter: bool | None
+    """
+    null: neither higher nor lower is better
+    """
 
 
 class RunColumnList(TypedDict):

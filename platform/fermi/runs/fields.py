@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fermi.metrics.ratings import is_more_better
+
 MAX_FIELD_LENGTH = 220
 """Characters of a field with its prefix and suffix; names of parameters and metrics have at most 200."""
 
@@ -38,7 +40,7 @@ class FieldGroup(StrEnum):
 
 
 class Statistic(StrEnum):
-    """Which value of a curve. `BEST` is the lowest or the highest, by `is_more_better`."""
+    """Which value of a curve. `BEST` is the lowest or the highest, by `fermi.metrics.ratings.is_more_better`."""
 
     LAST = "last"
     MIN = "min"
@@ -118,6 +120,7 @@ FIELDS: Mapping[str, Field] = {
     )
 }
 """The properties of a task, by name."""
+_HIGHER_IS_BETTER = {"loss": False, "cost": False, "gpuHours": False, "goodput": True}
 _BY_LOWER_CASE = {name.lower(): field for name, field in FIELDS.items()}
 
 _PARAMETER_PREFIXES = ("param.", "parameter.")
@@ -166,13 +169,8 @@ def quote_text(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-# The same rule and name as in `fermi.metrics.ratings`, which replaces it.
-_MORE_IS_BETTER = re.compile(
-    r"acc(uracy)?|auc|auroc|bleu|f1|rouge\w*|map|precision|recall|score|reward|throughput|mfu|goodput|r2|psnr|ssim|iou|"
-    r"dice|win|hit|pass|tokens|samples|speed|speedup"
-)
-
-
-def is_more_better(name: str) -> bool:
-    """Return whether a higher value of a curve of this name is the better one."""
-    return any(_MORE_IS_BETTER.fullmatch(word) for word in re.split(r"[^a-z0-9]+", name.lower()) if word)
+def is_higher_better(field: Field) -> bool | None:
+    """Return whether a higher value of the field is the better one; None where neither is. Metrics go by their name."""
+    if field.group is FieldGroup.METRIC:
+        return is_more_better(field.name)
+    return _HIGHER_IS_BETTER.get(field.name) if field.group is not FieldGroup.PARAMETER else None

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fermi import messages
 from fermi.runs import query
-from fermi.runs.fields import FIELDS, FieldGroup, Statistic, is_more_better, quote_name, resolve_field
+from fermi.runs.fields import FIELDS, FieldGroup, Statistic, is_higher_better, quote_name, resolve_field
 from fermi.runs.query import And, Condition, Negation, Or, Query, QueryError, Word, parse_query
 
 
@@ -187,6 +187,24 @@ def test_no_property_of_a_task_has_the_name_of_a_prefix() -> None:
     assert not {"param", "parameter", "metric", "or", "and", "not"} & {name.lower() for name in FIELDS}
 
 
-def test_losses_are_better_low_and_scores_high() -> None:
-    assert not any(map(is_more_better, ("loss", "val_loss", "eval/perplexity", "step_time")))
-    assert all(map(is_more_better, ("accuracy", "eval/acc", "val_f1", "rouge1", "mAP".lower())))
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("metric.val_loss.last", False),
+        ("metric.eval/accuracy.min", True),
+        ("metric.tokens_per_second", True),
+        ("loss", False),
+        ("cost", False),
+        ("gpuHours", False),
+        ("goodput", True),
+        ("gpus", None),
+        ("duration", None),
+        ("param.accuracy", None),
+        ("param.loss", None),
+        ("param.goodput", None),
+    ],
+)
+def test_a_field_says_whether_a_higher_value_is_better(name: str, expected: bool | None) -> None:
+    field = resolve_field(name)
+    assert field
+    assert is_higher_better(field) is expected
