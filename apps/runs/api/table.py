@@ -5,6 +5,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.http import StreamingHttpResponse
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from apps.common.api import APIView, Data, Query, Request, operation
@@ -36,6 +37,11 @@ class ColumnsField(serializers.ListField):
         super().__init__(child=ColumnField(), max_length=most, help_text="may repeat", **options)
 
 
+@extend_schema_field({"type": ["string", "number", "null"]})
+class CellField(serializers.Field):
+    """What a run or a group has in a column."""
+
+
 class RunSearchQuery(serializers.Serializer):
     query = serializers.CharField(
         max_length=MAX_LENGTH,
@@ -62,9 +68,7 @@ class RunItem(serializers.Serializer):
     tags = serializers.ListField(child=serializers.CharField(max_length=MAX_TAG_LENGTH))
     note = serializers.CharField(help_text=f"its first {table.MAX_NOTE_SHOWN} characters")
     archivedAt = serializers.DateTimeField(allow_null=True)
-    values = serializers.DictField(
-        child=serializers.JSONField(), help_text="by column; without those that the run has not"
-    )
+    values = serializers.DictField(child=CellField(), help_text="by column; without those that the run has not")
 
 
 class RunsSearched(serializers.Serializer):
@@ -136,7 +140,7 @@ class RunFigures(serializers.Serializer):
 
 
 class RunGroup(serializers.Serializer):
-    key = serializers.DictField(child=serializers.JSONField(), help_text="by field; null: without a value")
+    key = serializers.DictField(child=CellField(), help_text="by field; null: without a value")
     count = serializers.IntegerField()
     values = serializers.DictField(child=RunFigures(), help_text="by column, of those with numbers")
 

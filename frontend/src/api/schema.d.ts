@@ -7333,7 +7333,7 @@ export interface components {
         RunGroup: {
             /** @description by field; null: without a value */
             key: {
-                [key: string]: unknown;
+                [key: string]: string | number | null;
             };
             count: number;
             /** @description by column, of those with numbers */
@@ -7365,7 +7365,7 @@ export interface components {
             archivedAt: string | null;
             /** @description by column; without those that the run has not */
             values: {
-                [key: string]: unknown;
+                [key: string]: string | number | null;
             };
         };
         RunPage: {

@@ -2357,7 +2357,7 @@ class RunFigures(TypedDict):
 
 
 class RunGroup(TypedDict):
-    key: dict[str, Any]
+    key: dict[str, str | float | None]
     """
     by field; null: without a value
     """
@@ -6574,7 +6574,7 @@ class RunItem(TypedDict):
     its first 200 characters
     """
     archivedAt: str | None
-    values: dict[str, Any]
+    values: dict[str, str | float | None]
     """
     by column; without those that the run has not
     """
