@@ -4,7 +4,6 @@ The rows (`Task`, `Attempt`, `Node`, `Finding`, …) are for queries: only train
 forbids other apps everything else of `apps.training`.
 """
 
-from apps.training.api.preview import serialize_preview
 from apps.training.core.checkpoint_choice import find_newest_checkpoint
 from apps.training.core.code import rebuild_request
 from apps.training.core.curves import CurvePart, CurveSummary, find_summary, read_curve
@@ -54,7 +53,7 @@ from apps.training.reports.telemetry import read_task_series as read_task_teleme
 from apps.training.services.actions import clone_request, delete_task, find_task, stop_task
 from apps.training.services.create import draft_request, submit_request
 from apps.training.services.pause import pause_task, resume_task
-from apps.training.services.preview import PREVIEW_TASK_ID, mask_secrets, preview_task, render_draft
+from apps.training.services.preview import PREVIEW_TASK_ID, TaskPreview, mask_secrets, preview_task, render_draft
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, STATES_WITH_ATTEMPT, TaskKind, TaskState
 from apps.training.usage.report import UsageTotals, report_task_usage, sum_task_usage
 
@@ -80,6 +79,7 @@ __all__ = [
     "TaskKind",
     "TaskMedia",
     "TaskParameter",
+    "TaskPreview",
     "TaskState",
     "TraceExport",
     "UsageTotals",
@@ -123,7 +123,6 @@ __all__ = [
     "select_brief_columns",
     "serialize_batch",
     "serialize_brief",
-    "serialize_preview",
     "serialize_problem",
     "serialize_reason",
     "serialize_warning",

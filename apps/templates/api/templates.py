@@ -13,6 +13,8 @@ from apps.common.pages import OrderingField
 from apps.templates import placeholders
 from apps.templates.models import SavedTemplate
 from apps.templates.services import templates
+from apps.training.api.preview import serialize_preview
+from apps.training.public import serialize_problem
 
 MAX_KEY_LENGTH = 200
 MAX_NUMBER = placeholders.MAX_NUMBER
@@ -197,7 +199,12 @@ class SavedTemplatePreviewView(APIView):
     def post(self, request: Request, template_id: str, body: Body) -> Data:
         """Return what a task from a saved template would run, and its problems. Creates nothing."""
         template = templates.get_template(request.user, template_id)
-        return templates.preview_task(request.user, template, **{"values": {}, **body})
+        filled, preview = templates.preview_task(request.user, template, **{"values": {}, **body})
+        return {
+            "request": filled.request,
+            "problems": [serialize_problem(problem) for problem in filled.problems],
+            "preview": preview and serialize_preview(preview),
+        }
 
 
 def serialize_template(request: Request, row: SavedTemplate) -> dict[str, Any]:

@@ -125,21 +125,14 @@ def preview_task(
     values: Mapping[str, Any],
     overrides: Mapping[str, Any] | None = None,
     project_id: str | None = None,
-) -> dict[str, Any]:
-    """Return the filled request, its problems, and the preview of its task where the values are complete. Creates
-    nothing."""
+) -> tuple[FilledRequest, public.TaskPreview | None]:
+    """Return the filled request with all of its problems, and the preview of its task where the values are complete.
+    Creates nothing."""
     filled = fill_template(template, values, overrides or {}, project_id)
-    preview = None
-    problems = list(filled.problems)
-    if not problems:
-        found = public.preview_task(user, parse_request(filled.request))
-        preview = public.serialize_preview(found)
-        problems = placeholders.name_parameters(found.problems, template.request)
-    return {
-        "request": filled.request,
-        "problems": [public.serialize_problem(problem) for problem in problems],
-        "preview": preview,
-    }
+    if filled.problems:
+        return filled, None
+    preview = public.preview_task(user, parse_request(filled.request))
+    return FilledRequest(filled.request, placeholders.name_parameters(preview.problems, template.request)), preview
 
 
 def fill_template(
