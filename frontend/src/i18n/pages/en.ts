@@ -67,7 +67,8 @@ export const en: PageTranslation = {
     gaps: "What could not be compared",
     identical: "All values are the same up to step {{step, number}}.",
     level: { likely: "likely", possible: "possible", minor: "minor" },
-    verdict: { parted: "parted", together: "together", too_few: "too few points" },
+    verdict: { parted: "parted", together: "together" },
+    tooFewPoints: "too few points",
   },
   sweep: {
     lead: "A sweep runs one request with many parameters. Start one with: fermi sweep FILE",

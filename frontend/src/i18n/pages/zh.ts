@@ -60,7 +60,8 @@ export const zh = {
     gaps: "无法比较的内容",
     identical: "到第 {{step, number}} 步为止，所有值完全相同。",
     level: { likely: "很可能", possible: "可能", minor: "次要" },
-    verdict: { parted: "分开", together: "未分开", too_few: "数据点太少" },
+    verdict: { parted: "分开", together: "未分开" },
+    tooFewPoints: "数据点太少",
   },
   sweep: {
     lead: "参数搜索用不同参数多次运行同一请求。用以下命令启动：fermi sweep FILE",

@@ -134,7 +134,7 @@ function Curve({ curve: { verdict, basis, message, hint, identicalUntil } }: { c
     <li>
       <div className="flex flex-wrap items-baseline gap-2">
         <Badge tone={verdict === "parted" ? (basis === "sisters" ? "bad" : "warn") : "idle"}>
-          {t(`differences.verdict.${verdict}`)}
+          {t(verdict === "too_few" ? "differences.tooFewPoints" : `differences.verdict.${verdict}`)}
         </Badge>
         <span className="min-w-0 break-words">{message}</span>
       </div>

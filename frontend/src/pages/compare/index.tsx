@@ -10,6 +10,7 @@ import {
   type RunSeries,
   runSeriesQuery,
 } from "@/api/compare";
+import { withPageTexts } from "@/i18n";
 import { cx } from "@/lib/cx";
 import { useDebounced } from "@/lib/hooks";
 import { ButtonLink } from "@/ui/button";
@@ -26,7 +27,7 @@ import { ParameterPlots } from "./parameter-plots";
 import { RunList } from "./run-list";
 import { formatView, type Statistic, useView, type View } from "./view";
 
-const MediaPanel = lazy(() => import("./media-panel"));
+const MediaPanel = lazy(() => withPageTexts(import("./media-panel")));
 
 const POINTS = 500;
 /** Milliseconds after the last change of what is requested. */
