@@ -5,12 +5,9 @@ import {
   type QueryClient,
   queryOptions,
 } from "@tanstack/react-query";
-import type { Client } from "openapi-fetch";
-import { http as platform, unwrapResponse } from "./client";
-import type { RunBulkRequest, RunChange, RunPaths, RunSearch, RunViewRequest } from "./runs-paths";
+import { http, unwrapResponse } from "./client";
 import { isFinished, taskKeys } from "./tasks";
-
-const http = platform as unknown as Client<RunPaths>;
+import type { RunBulkRequest, RunChange, RunSearch, RunViewChange, RunViewRequest } from "./types";
 
 const RUNS_PER_PAGE = 100;
 /** The most views that the platform lists at a time. */
@@ -163,7 +160,7 @@ export const createRunView = (client: QueryClient) =>
 
 export const changeRunView = (client: QueryClient) =>
   mutationOptions({
-    mutationFn: ({ id, ...body }: { id: string } & Partial<RunViewRequest>) =>
+    mutationFn: ({ id, ...body }: { id: string } & RunViewChange) =>
       unwrapResponse(http.PATCH("/api/v1/run-views/{view_id}", { params: { path: { view_id: id } }, body })),
     onSuccess: () => refreshViews(client),
   });

@@ -11,6 +11,9 @@ type Body<P extends keyof paths, M extends keyof paths[P]> = paths[P][M] extends
 }
   ? B
   : never;
+type Query<P extends keyof paths> = paths[P] extends { get: { parameters: { query?: infer Q } } }
+  ? NonNullable<Q>
+  : never;
 type Ordering<P extends keyof paths> = paths[P] extends { get: { parameters: { query?: { ordering?: infer O } } } }
   ? NonNullable<O>
   : never;
@@ -53,6 +56,21 @@ export type WorkerGroup = Item<ResponseData<"/api/v1/worker-groups", "get">>;
 export type WorkerGroupRequest = Body<"/api/v1/worker-groups", "post">;
 export type WorkerGroupChange = Body<"/api/v1/worker-groups/{group_id}", "patch">;
 export type PreflightBrief = Item<ResponseData<"/api/v1/preflights", "get">>;
+export type RunPage = ResponseData<"/api/v1/runs", "get">;
+export type Run = Item<RunPage>;
+/** A value of a run in a column; several (`tag`, `zone`) are one text, with commas. */
+export type RunValue = Run["values"][string];
+export type RunColumn = Item<ResponseData<"/api/v1/runs/columns", "get">>;
+export type RunCompletion = ResponseData<"/api/v1/runs/complete", "get">;
+export type RunCompletionItem = Item<RunCompletion>;
+export type RunGroup = Item<ResponseData<"/api/v1/runs/groups", "get">>;
+export type RunFigures = RunGroup["values"][string];
+export type RunSearch = Omit<Query<"/api/v1/runs">, "cursor" | "pageSize">;
+export type RunChange = Body<"/api/v1/runs/{task_id}", "patch">;
+export type RunBulkRequest = Body<"/api/v1/runs/bulk", "post">;
+export type RunView = Item<ResponseData<"/api/v1/run-views", "get">>;
+export type RunViewRequest = Body<"/api/v1/run-views", "post">;
+export type RunViewChange = Body<"/api/v1/run-views/{view_id}", "patch">;
 export type SweepItem = Item<ResponseData<"/api/v1/sweeps", "get">>;
 export type Sweep = ResponseData<"/api/v1/sweeps/{sweep_id}", "get">;
 export type SweepTrial = Item<ResponseData<"/api/v1/sweeps/{sweep_id}/trials", "get">>;

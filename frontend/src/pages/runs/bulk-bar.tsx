@@ -1,6 +1,6 @@
 import { Archive, ArchiveRestore, ChartSpline, Square, Tags, Trash2, X } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import type { Run } from "@/api/runs-paths";
+import type { Run } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { ConfirmDialog } from "@/ui/confirm-dialog";
 import { FormDialog, TextField } from "@/ui/form-dialog";

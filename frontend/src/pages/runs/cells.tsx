@@ -1,8 +1,7 @@
 import { CircleX, CircleCheck } from "lucide-react";
 import type { TFunction } from "i18next";
 import { useTranslation } from "react-i18next";
-import type { Aggregate, Run, RunValue } from "@/api/runs-paths";
-import type { Status } from "@/api/types";
+import type { Run, RunFigures, RunValue, Status } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { formatDateTime, formatDuration, formatNumber, formatShortTime } from "@/lib/format";
 import { parseMarkdown } from "@/lib/markdown";
@@ -18,9 +17,9 @@ export function formatValue(t: TFunction, column: ColumnInfo, value: RunValue | 
   const { name, kind } = column;
   if (value == null || value === "") return "–";
   if (typeof value === "number") return kind === "duration" ? formatDuration(t, value) : formatNumber(value);
-  if (kind === "time" && typeof value === "string") return formatShortTime(value);
+  if (kind === "time") return formatShortTime(value);
   if (name === "status" && isStatus(value)) return t(`status.${value}`);
-  return String(value);
+  return value;
 }
 
 interface RunCellProps {
@@ -126,7 +125,7 @@ export function summarizeNote(note: string): string {
 }
 
 /** The mean of a group, and between which values it is. */
-export function AggregateCell({ column, aggregate }: { column: ColumnInfo; aggregate: Aggregate | undefined }) {
+export function AggregateCell({ column, aggregate }: { column: ColumnInfo; aggregate: RunFigures | undefined }) {
   const { t } = useTranslation();
   if (!aggregate || aggregate.mean === null) return null;
   const { mean, min, max, std, count } = aggregate;

@@ -4,7 +4,7 @@ import type { TFunction } from "i18next";
 import { type DragEvent, type KeyboardEvent, useId, useLayoutEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { runColumnsQuery } from "@/api/runs";
-import type { RunColumn } from "@/api/runs-paths";
+import type { RunColumn } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { useDebounced } from "@/lib/hooks";
 import { Button } from "@/ui/button";

@@ -1,18 +1,18 @@
 import type { TFunction } from "i18next";
-import type { ColumnGroup, ColumnKind, Run, RunColumn } from "@/api/runs-paths";
+import type { Run, RunColumn } from "@/api/types";
 
 /** What the table knows of a column that it shows. */
 export interface ColumnInfo {
   name: string;
   label: string;
-  kind: Exclude<ColumnKind, "mixed">;
-  group: ColumnGroup;
+  kind: Exclude<RunColumn["kind"], "mixed">;
+  group: RunColumn["group"];
   higherIsBetter: boolean | null;
   /** Pixels. */
   width: number;
 }
 
-export const COLUMN_GROUPS = ["task", "parameter", "metric", "cost"] as const satisfies ColumnGroup[];
+export const COLUMN_GROUPS = ["task", "parameter", "metric", "cost"] as const satisfies RunColumn["group"][];
 
 /** Which value of a curve a column has: `metric.loss.best` is the best value of `loss`. */
 export const CURVE_VALUES = ["last", "best", "min", "max"] as const;
@@ -36,7 +36,7 @@ export function normalizeColumn(name: string): string {
 }
 
 /** The groups of columns by the beginning of their names. */
-const PREFIXES: [string, ColumnGroup][] = [
+const PREFIXES: [string, RunColumn["group"]][] = [
   ["param.", "parameter"],
   ["metric.", "metric"],
 ];
@@ -114,7 +114,7 @@ export function getFieldLabel(t: TFunction, name: string): string {
 }
 
 /** Returns how the values of a column are shown. A parameter is a number where it is one in most runs that have it. */
-function readKind(kind: ColumnKind, name: string, runs: Run[]): Exclude<ColumnKind, "mixed"> {
+function readKind(kind: RunColumn["kind"], name: string, runs: Run[]): Exclude<RunColumn["kind"], "mixed"> {
   if (kind !== "mixed") return kind;
   const values = runs.map((run) => run.values[name]).filter((value) => value != null);
   const numbers = values.filter((value) => typeof value === "number").length;

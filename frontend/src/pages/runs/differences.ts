@@ -1,4 +1,4 @@
-import type { RunValue } from "@/api/runs-paths";
+import type { RunValue } from "@/api/types";
 
 /** How a value differs from the baseline's. */
 export interface ValueDifference {

@@ -1,5 +1,4 @@
-import type { Run, RunColumn } from "@/api/runs-paths";
-import type { TaskBrief } from "@/api/types";
+import type { Run, RunColumn, TaskBrief } from "@/api/types";
 import { task } from "@/test/fixtures";
 
 /** Returns a run with these values. */
@@ -14,7 +13,16 @@ export function buildRun(
 
 /** Returns a column as the platform describes it. */
 export function buildColumn(name: string, over: Partial<RunColumn> = {}): RunColumn {
-  return { name, kind: "number", label: name, choices: [], group: "task", sortable: true, ...over };
+  return {
+    name,
+    kind: "number",
+    label: name,
+    choices: [],
+    group: "task",
+    sortable: true,
+    higherIsBetter: null,
+    ...over,
+  };
 }
 
 export const COLUMNS = [

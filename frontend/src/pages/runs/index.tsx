@@ -4,7 +4,7 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Navigate } from "react-router";
 import { buildExportUrl, chosenRunsQuery, runColumnsQuery, runGroupsQuery, runsQuery, runViewsQuery } from "@/api/runs";
-import type { Run, RunColumn, RunPage } from "@/api/runs-paths";
+import type { Run, RunColumn, RunPage } from "@/api/types";
 import { canCreate, meQuery } from "@/api/session";
 import { formatInteger } from "@/lib/format";
 import { useSelection } from "@/lib/use-selection";

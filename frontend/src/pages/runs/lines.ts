@@ -1,4 +1,4 @@
-import type { Run, RunGroup } from "@/api/runs-paths";
+import type { Run, RunGroup } from "@/api/types";
 
 /** A line of the table: a run, a group, or what is said below an open group. */
 export type Line =

@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { changeRun, noteQuery } from "@/api/runs";
-import type { Run } from "@/api/runs-paths";
+import type { Run } from "@/api/types";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { ErrorMessage, LoadError, Loading } from "@/ui/errors";

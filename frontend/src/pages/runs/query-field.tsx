@@ -4,7 +4,7 @@ import type { TFunction } from "i18next";
 import { type KeyboardEvent, useEffect, useId, useLayoutEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { completionQuery } from "@/api/runs";
-import type { CompletionItem } from "@/api/runs-paths";
+import type { RunCompletionItem } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { useDebounced } from "@/lib/hooks";
 import { Button } from "@/ui/button";
@@ -15,7 +15,7 @@ const MAX_QUERY_LENGTH = 2_000;
 const COMPLETE_AFTER_MS = 150;
 
 /** Returns what an item of the completion is: of a field its name in the reader's language. */
-function describeItem(t: TFunction, { kind, text }: CompletionItem): string {
+function describeItem(t: TFunction, { kind, text }: RunCompletionItem): string {
   if (kind === "field") return getFieldLabel(t, text.replace(/:$/, ""));
   return kind === "parameter" || kind === "metric" ? t(`runs.columnGroups.${kind}`) : "";
 }
@@ -71,7 +71,7 @@ export function QueryField({ value, onSearch, problem, isSearching }: QueryField
     setActive(-1);
     setOpen(true);
   };
-  const accept = (item: CompletionItem) => {
+  const accept = (item: RunCompletionItem) => {
     if (!completion.data) return;
     const next = applyCompletion(text, completion.data, item);
     wantedCursor.current = next.cursor;

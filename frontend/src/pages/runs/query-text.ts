@@ -1,6 +1,5 @@
-import type { Completion, CompletionItem, RunValue } from "@/api/runs-paths";
+import type { Problem, RunCompletion, RunCompletionItem, RunValue } from "@/api/types";
 import { ApiError } from "@/api/errors";
-import type { Problem } from "@/api/types";
 import { formatProblems } from "@/ui/form-dialog";
 
 /** A part of a text, in units of JavaScript's strings. */
@@ -29,8 +28,8 @@ const NAMES = ["field", "parameter", "metric", "operator"];
 /** Returns the text with an item of a completion, and where the cursor is then. */
 export function applyCompletion(
   text: string,
-  { from, to }: Pick<Completion, "from" | "to">,
-  item: CompletionItem,
+  { from, to }: Pick<RunCompletion, "from" | "to">,
+  item: RunCompletionItem,
 ): { text: string; cursor: number } {
   const start = findIndex(text, from);
   const end = Math.max(start, findIndex(text, to));

@@ -1,7 +1,7 @@
 import { Archive, EllipsisVertical, Flag, FlagOff, NotebookPen, Pin, PinOff } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
-import type { Run } from "@/api/runs-paths";
+import type { Run } from "@/api/types";
 import { formatDateTime } from "@/lib/format";
 import { Badge } from "@/ui/badge";
 import { Menu, MenuItem } from "@/ui/menu";

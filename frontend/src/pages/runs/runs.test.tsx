@@ -2,7 +2,7 @@ import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http } from "msw";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import type { Run, RunBulkRequest, RunViewRequest } from "@/api/runs-paths";
+import type { Run, RunBulkRequest, RunViewRequest } from "@/api/types";
 import { apiUrl, buildUser, platformHandlers, respondWith, respondWithError, respondWithList } from "@/test/platform";
 import { renderAt } from "@/test/render";
 import { buildRun, COLUMNS } from "./fixtures";

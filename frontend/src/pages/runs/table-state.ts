@@ -1,4 +1,4 @@
-import type { RunSearch, RunViewRequest } from "@/api/runs-paths";
+import type { RunSearch, RunViewRequest } from "@/api/types";
 
 /** What a table of runs shows; the address holds it, and a saved view. */
 export interface TableState {
@@ -58,7 +58,7 @@ export function isPlainAddress(params: URLSearchParams): boolean {
 }
 
 /** Returns what a view shows. A view holds no archived runs: they are shown for once. */
-export function readView(view: Omit<RunViewRequest, "name" | "projectId">): TableState {
+export function readView(view: Omit<Required<RunViewRequest>, "name" | "projectId">): TableState {
   return {
     query: view.query,
     columns: view.columns.length > 0 ? view.columns : DEFAULT_COLUMNS,

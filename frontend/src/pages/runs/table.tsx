@@ -2,7 +2,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { ChevronRight } from "lucide-react";
 import { type DragEvent, type ReactNode, type UIEvent, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
-import type { Run, RunGroup } from "@/api/runs-paths";
+import type { Run, RunGroup } from "@/api/types";
 import { cx } from "@/lib/cx";
 import { useCompactRows } from "@/lib/use-table-settings";
 import type { Selection } from "@/lib/use-selection";

@@ -4,7 +4,7 @@ import { Popover } from "radix-ui";
 import { type SubmitEvent, useId, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { changeRun, completionQuery } from "@/api/runs";
-import type { Run } from "@/api/runs-paths";
+import type { Run } from "@/api/types";
 import { Button } from "@/ui/button";
 import { toastError } from "@/ui/errors";
 

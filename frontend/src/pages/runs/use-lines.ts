@@ -1,7 +1,7 @@
 import { useQueries } from "@tanstack/react-query";
 import { useState } from "react";
 import { groupRunsQuery } from "@/api/runs";
-import type { Run, RunGroup, RunSearch } from "@/api/runs-paths";
+import type { Run, RunGroup, RunSearch } from "@/api/types";
 import { getGroupId, type GroupRuns, type Line, listGroups, listRuns } from "./lines";
 import { narrowQuery } from "./query-text";
 

@@ -2,11 +2,11 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { changeRuns } from "@/api/runs";
-import type { Run, RunBulkAction, RunBulkRequest } from "@/api/runs-paths";
+import type { Run, RunBulkRequest } from "@/api/types";
 import type { BulkDeed, BulkResult } from "@/ui/bulk-results";
 import { toastError } from "@/ui/errors";
 
-const DEEDS: Record<RunBulkAction, BulkDeed> = {
+const DEEDS: Record<RunBulkRequest["action"], BulkDeed> = {
   addTags: "tag",
   removeTags: "untag",
   archive: "archive",
@@ -47,7 +47,7 @@ export function useRunBulk(onDone: () => void) {
     /** Rejects where the whole request is refused. */
     change,
     /** Shows a refusal as a toast. */
-    run: (runs: Run[], action: RunBulkAction) =>
+    run: (runs: Run[], action: RunBulkRequest["action"]) =>
       void change(runs, { action }).catch((error: unknown) => toastError(t, error)),
     forget: () => setOutcomes([]),
   };

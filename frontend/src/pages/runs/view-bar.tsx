@@ -4,7 +4,7 @@ import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
 import { changeRunView, createRunView, deleteRunView, runViewsQuery } from "@/api/runs";
-import type { RunView } from "@/api/runs-paths";
+import type { RunView } from "@/api/types";
 import { canCreate, meQuery } from "@/api/session";
 import { cx } from "@/lib/cx";
 import { useLocalStorage } from "@/lib/use-local-storage";
