@@ -48,7 +48,7 @@ def installed() -> dict[str, Metadata]:
     for one in distributions():
         about = one.metadata
         needs = [Requirement(line) for line in about.get_all("Requires-Dist") or ()]
-        python = SpecifierSet(about["Requires-Python"] or "")
+        python = SpecifierSet(about.get("Requires-Python") or "")
         found[canonicalize_name(about["Name"])] = Metadata(about["Version"], python, needs)
     return found
 

@@ -27,6 +27,7 @@ from fermi.jobs import run_location
 from fermi.jobs.errors import BackendError
 from fermi.jobs.spec import LogChunk, Node, Phase, RunLocation
 from fermi.planning import plugins
+from fermi.runner.record_frames import strip_frames
 from tests.fakes.kubernetes import errors, resources
 from tests.fakes.kubernetes.cluster import FakeCluster
 from tests.fakes.kubernetes.kubelet.containers import Sleeps, Waits
@@ -148,7 +149,7 @@ def test_a_task_trains_inside_a_managed_environment_on_its_gpus(lab: Lab, tmp_pa
         until_seen(backend, attempt, lambda seen: seen.phase is Phase.SUCCEEDED, "it trains inside")
         home = run(lab, "cd $HOME && pwd").strip()
         for rank in range(3):
-            assert backend.logs(attempt, rank, 0).data.decode() == f"{rank} {home} []\n"
+            assert strip_frames(backend.logs(attempt, rank, 0).data).decode() == f"{rank} {home} []\n"
         assert lab.cluster.names("pods") == ["dev", "env-1-0"], "and no pod was made"
     finally:
         stop.set()

@@ -10,6 +10,7 @@ from fermi import messages
 from fermi.engines.kubernetes import logs
 from fermi.engines.kubernetes.logs import AttemptFiles, LogSink, truncate_timestamp
 from fermi.jobs.spec import Phase
+from fermi.runner.record_frames import strip_frames
 from tests.fakes.kubernetes import Sleeps
 from tests.fakes.kubernetes.errors import Refused
 from tests.polling import until
@@ -31,7 +32,7 @@ def whole(rank: int) -> str:
 
 
 def text(backend, one, rank: int) -> str:
-    lines = backend.logs(one, rank, 0).data.decode().splitlines(keepends=True)
+    lines = strip_frames(backend.logs(one, rank, 0).data).decode().splitlines(keepends=True)
     return "".join(line for line in lines if not line.startswith("fermi: "))
 
 
