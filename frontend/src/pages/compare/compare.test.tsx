@@ -49,7 +49,7 @@ test("curves of the runs of the address are drawn, with the loss first", async (
   expect(await screen.findByRole("img", { name: "loss：2 条曲线" })).toBeTruthy();
   expect(requests[0]?.getAll("task")).toEqual(["task-1", "task-2"]);
   expect(requests[0]?.getAll("metric")).toEqual(["loss"]);
-  const table = screen.getByRole("group", { name: "2 个任务" });
+  const table = screen.getByRole("group", { name: "2 次运行" });
   expect(within(table).getByText("0.5")).toBeTruthy();
   expect(within(table).getByText("0.2")).toBeTruthy();
 });
@@ -86,7 +86,7 @@ test("missing curves are named with their reason", async () => {
   renderAt("/compare?tasks=task-1,task-2");
   await userEvent.click(await screen.findByText("缺少 1 条曲线"));
   expect(screen.getByText("无法得知。 请记录。")).toBeTruthy();
-  expect(screen.getByText("当前显示的任务在此范围内没有这条曲线。")).toBeTruthy();
+  expect(screen.getByText("当前显示的运行在此范围内没有这条曲线。")).toBeTruthy();
 });
 
 test("an embedded comparison has no frame", async () => {
@@ -98,5 +98,5 @@ test("an embedded comparison has no frame", async () => {
 
 test("without runs the page says where to choose them", async () => {
   renderAt("/compare");
-  expect(await screen.findByText("没有要对比的任务")).toBeTruthy();
+  expect(await screen.findByText("没有要对比的运行")).toBeTruthy();
 });

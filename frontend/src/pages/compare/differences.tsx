@@ -33,7 +33,7 @@ export function Differences({ left, right }: DifferencesProps) {
   const { differences, curves, files, gaps, leftOut, filesLeftOut } = found.data;
   const shown = whole ? differences : differences.slice(0, FIRST);
   return (
-    <section aria-label={t("differences.title")} className="space-y-3">
+    <div className="space-y-3">
       {differences.length === 0 && <p className="text-sm text-muted">{t("differences.none")}</p>}
       {differences.length > 0 && (
         <ol className="divide-y rounded-lg border text-sm">
@@ -67,7 +67,7 @@ export function Differences({ left, right }: DifferencesProps) {
           ))}
         </ul>
       )}
-    </section>
+    </div>
   );
 }
 

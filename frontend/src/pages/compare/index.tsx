@@ -113,7 +113,11 @@ function Comparison({ comparison, view, onChange }: ComparisonProps) {
   const [left, right] = visible;
   return (
     <div className="space-y-4">
-      {left && right && visible.length === 2 && !view.embed && <Differences left={left.taskId} right={right.taskId} />}
+      {left && right && visible.length === 2 && !view.embed && (
+        <Card title={t("differences.title")}>
+          <Differences left={left.taskId} right={right.taskId} />
+        </Card>
+      )}
       <Card title={t("compare.curves")}>
         {comparison.metrics.length === 0 && view.metrics.length === 0 ? (
           <EmptyState title={t("task.noMetrics")} />

@@ -228,7 +228,15 @@ function RunMark({ run, styles, chosen, onChoose, children }: RunMarkProps) {
 
 function Ticks({ scale, x, anchor }: { scale: Scale; x: number; anchor: "end" | "middle" }) {
   return scale.ticks.map(({ label, at }) => (
-    <text key={label} x={x} y={at + 3} textAnchor={anchor}>
+    <text
+      key={label}
+      x={x}
+      y={at + 3}
+      textAnchor={anchor}
+      className="stroke-surface"
+      strokeWidth={3}
+      paintOrder="stroke" // readable where lines of runs cross it
+    >
       {shorten(label)}
     </text>
   ));
