@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from fermi.engines.local import LocalBackend
 from fermi.jobs.spec import Handle, JobSpec, Node, Observation, Phase
 from fermi.planning import plugins, validate
+from fermi.runner.record_frames import strip_frames
 from fermi.tokenized_data import TokenizedPair
 from tests.platform_process import free_port
 from tests.polling import until
@@ -117,7 +118,7 @@ class ParallelJobs:
         return self.records(name)
 
     def log(self, name: str, rank: int = 0) -> str:
-        return self.backend.logs(self.handle(name), rank, 0).data.decode()
+        return strip_frames(self.backend.logs(self.handle(name), rank, 0).data).decode()
 
     def records(self, name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log(name).splitlines() if line.startswith("{") and line[-1] == "}"]

@@ -19,6 +19,7 @@ from fermi.engines.environments import EnvironmentSpec
 from fermi.engines.local import environment_runs
 from fermi.jobs.spec import NO_SECRETS, Entrypoint, Handle, JobSpec, Node, Observation, Phase, Plan, RunLocation
 from fermi.planning import plugins
+from fermi.runner.record_frames import strip_frames
 from tests import envd_client, inside_engines, slurm
 from tests.fakes.kubernetes import FakeCluster
 from tests.fakes.workers import MemoryStore, agent, serving
@@ -75,8 +76,8 @@ class Engine:
         return seen
 
     def log(self, handle: Handle, rank: int) -> str:
-        """Without what a node runner says of itself."""
-        text = self.backend.logs(handle, rank, 0).data.decode()
+        """Without what a node runner says of itself, and without records."""
+        text = strip_frames(self.backend.logs(handle, rank, 0).data).decode()
         return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("fermi: "))
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ from fermi.engines.kubernetes.names import CONTAINER, SELECTOR
 from fermi.engines.kubernetes.render import apply_merge_patch
 from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase
 from fermi.planning import plugins
+from fermi.runner.record_frames import strip_frames
 from tests.fakes.kubernetes import FakeCluster
 from tests.platform_process import free_port
 from tests.polling import until
@@ -155,7 +156,7 @@ class Lab:
             data, cursor = data + chunk.data, chunk.cursor
             if chunk.end:
                 break
-        text = data.decode()
+        text = strip_frames(data).decode()
         return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("fermi: "))
 
     def logs(self, platform: Platform, handle: Handle) -> str:

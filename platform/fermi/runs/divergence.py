@@ -145,7 +145,9 @@ def _estimate_variance(curve: tuple[Any, Any], means: Any) -> Any:
     """Return the variance of each bucket's average."""
     values, count = curve[1], len(means)
     per_bucket = max(1.0, len(values) / count)
-    first, second = np.abs(values[1:] - values[:-1]), np.abs(values[2:] - values[:-2])
+    slopes = _measure_slopes(values[1:] - values[:-1], per_bucket, count)
+    first = np.abs(values[1:] - values[:-1] - slopes)
+    second = np.abs(values[2:] - values[:-2] - slopes[1:] - slopes[:-1])
     from_points = np.empty(count)
     curvature = np.abs(means[2:] - 2 * means[1:-1] + means[:-2])
     curvature = curvature[np.isfinite(curvature)]
@@ -159,6 +161,15 @@ def _estimate_variance(curve: tuple[Any, Any], means: Any) -> Any:
         from_points[bucket] = variance / per_bucket * (1.0 + correlation) / (1.0 - correlation)
     scale = from_points / max(float(np.median(from_points)), 1e-300)
     return np.maximum(from_points, overall * scale)
+
+
+def _measure_slopes(differences: Any, per_bucket: float, count: int) -> Any:
+    """Return the slope of the curve at each difference of neighbours: the median of those around it. What a curve falls
+    by is no noise."""
+    centres = (np.arange(count) + 0.5) * per_bucket
+    reach = (WINDOW_BUCKETS + 0.5) * per_bucket
+    medians = [np.median(differences[max(0, int(at - reach)) : int(at + reach)]) for at in centres]
+    return np.interp(np.arange(len(differences)), centres, medians)
 
 
 def _measure_square(differences: Any) -> float:

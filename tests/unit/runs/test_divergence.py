@@ -1,5 +1,7 @@
 """Where curves part, on generated ones whose truth is known."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -124,3 +126,15 @@ def test_a_constant_curve_has_no_noise() -> None:
     assert found.verdict is Verdict.PARTED
     assert found.step is not None
     assert 45 <= found.step <= 55
+
+
+@pytest.mark.parametrize("points", [120, 400, 2000])
+def test_what_a_curve_falls_by_is_no_noise(points: int) -> None:
+    random = np.random.default_rng(points)
+
+    def fall(rate: float) -> list[tuple[int, float]]:
+        noise = random.random(points) * 0.05
+        return [(step, 3 * math.exp(-rate * step * 120 / points) + noise[step]) for step in range(points)]
+
+    assert find_divergence(fall(0.04), fall(0.02)).verdict is Verdict.PARTED
+    assert find_divergence(fall(0.04), fall(0.04)).verdict is Verdict.TOGETHER
