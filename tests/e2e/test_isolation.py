@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fermi.runner import sandbox
+from fermi.runner.record_frames import strip_frames
 from tests.agents import Host
 from tests.isolation import intruder
 from tests.platform_process import ROOT, WARM, Running
@@ -78,7 +79,7 @@ def test_a_script_on_a_workers_host_cannot_reach_the_agents_files(platform: Runn
             [environment["id"]], entrypoint=entrypoint, datasetId=None, datasetVersionId=None, modelId=None
         )
         platform.until_state(task, "succeeded", seconds=300)
-        seen = json.loads(host.log(task, 1, 0).read_text().splitlines()[-1])
+        seen = json.loads(strip_frames(host.log(task, 1, 0).read_bytes()).decode().splitlines()[-1])
         assert (intruder.harmful(seen["got"]), seen["broken"]) == ([], [])
         assert "Landlock isolates ranks" in (host.folder / "agent.out").read_text()
     finally:

@@ -17,6 +17,7 @@ from fermi.engines import isolation
 from fermi.engines.local import LocalBackend
 from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Phase
 from fermi.planning import plugins
+from fermi.runner.record_frames import strip_frames
 from tests.isolation.intruder import harmful
 from tests.polling import until
 
@@ -114,7 +115,7 @@ def main(folder: Path, mode: str) -> dict[str, object]:
             lambda: (now := backend.observe([handle])[handle.name]).phase in (Phase.SUCCEEDED, Phase.FAILED) and now,
             seconds=120,
         )
-        text = backend.logs(handle, 0, 0).data.decode()
+        text = strip_frames(backend.logs(handle, 0, 0).data).decode()
         until(lambda: backend.observe([handle])[handle.name].left is False)
     if seen.phase != Phase.SUCCEEDED:
         raise SystemExit(f"{seen}\n{text}")

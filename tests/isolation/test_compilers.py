@@ -9,6 +9,7 @@ import pytest
 from fermi.engines.local import LocalBackend
 from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Phase
 from fermi.planning import plugins
+from fermi.runner.record_frames import strip_frames
 from tests.polling import until
 
 SCRIPT = """
@@ -42,7 +43,7 @@ def test_a_cpp_extension_is_built_in_the_attempts_folder(tmp_path: Path) -> None
     backend.submit(backend.render(job, plan))
     ended = (Phase.SUCCEEDED, Phase.FAILED)
     seen = until(lambda: (now := backend.observe([handle])[handle.name]).phase in ended and now, seconds=300)
-    text = backend.logs(handle, 0, 0).data.decode()
+    text = strip_frames(backend.logs(handle, 0, 0).data).decode()
     until(lambda: backend.observe([handle])[handle.name].left is False)
     assert seen.phase == Phase.SUCCEEDED, text
     assert "twice 42" in text

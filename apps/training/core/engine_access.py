@@ -93,9 +93,9 @@ def build_attempt_job(task: Task, spec: JobSpec, attempt: Attempt, remaining: ti
         resume_step=_find_resume_step(task, attempt.resume_from),
     )  # fmt: skip
     max_run = None if remaining is None else remaining.total_seconds()
-    env, secret_env = add_tracking_variables(task, job)
-    env |= trace_context.build_trace_variables(task, attempt.number, {**job.env, **job.secret_env})
-    return fit_job_to_cluster(task.cluster, replace(job, max_run=max_run, env=env, secret_env=secret_env))
+    traced = trace_context.build_trace_variables(task, attempt.number, {**job.env, **job.secret_env})
+    job = add_tracking_variables(task.cluster, task.kind, job)
+    return fit_job_to_cluster(task.cluster, replace(job, max_run=max_run, env={**job.env, **traced}))
 
 
 def _find_resume_step(task: Task, path: str) -> int | None:

@@ -4,6 +4,7 @@ A task that names a tracking server of its own keeps it, and gets none of these 
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from django.conf import settings
 
@@ -31,28 +32,26 @@ def find_platform_address(cluster: Cluster) -> str:
     return "" if cluster.connection.get("offline") else str(settings.PUBLIC_URL)
 
 
-def uses_platform(task: Task, variables: Mapping[str, str]) -> bool:
-    """Return whether the ranks of a task log to the platform. `variables`: those of the task, with the names of its
-    secrets."""
-    if task.kind != TaskKind.TRAINING or any(name in variables for name in OWN_VARIABLES):
+def uses_platform(cluster: Cluster, kind: str, variables: Mapping[str, str]) -> bool:
+    """Return whether the ranks of a task of this kind log to the platform. `variables`: those of the task, with the
+    names of its secrets."""
+    if kind != TaskKind.TRAINING or any(name in variables for name in OWN_VARIABLES):
         return False
-    return bool(find_platform_address(task.cluster))
+    return bool(find_platform_address(cluster))
 
 
-def add_tracking_variables(task: Task, job: JobSpec) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables of the job, and those whose values are secrets, with those of the tracking server."""
-    env, secret_env = dict(job.env), dict(job.secret_env)
-    if not uses_platform(task, {**env, **secret_env}):
-        return env, secret_env
-    address = find_platform_address(task.cluster) + PATH
-    own = {URI_VARIABLE: address, PROBE_VARIABLE: address}
-    secret_env.setdefault(TOKEN_VARIABLE, "")
-    return {**own, **env}, secret_env
+def add_tracking_variables(cluster: Cluster, kind: str, job: JobSpec) -> JobSpec:
+    """Return the job of a task of this kind with the variables of the tracking server."""
+    if not uses_platform(cluster, kind, {**job.env, **job.secret_env}):
+        return job
+    address = find_platform_address(cluster) + PATH
+    env = {URI_VARIABLE: address, PROBE_VARIABLE: address, **job.env}
+    return replace(job, env=env, secret_env={TOKEN_VARIABLE: "", **job.secret_env})
 
 
 def build_tracking_secrets(task: Task) -> dict[str, str]:
     """Return the token of the task's newest attempt as the value of its variable; empty if its ranks need none."""
     variables = {**task.spec.get("env", {}), **task.spec.get("secret_env", {})}
-    if not task.attempt or TOKEN_VARIABLE in variables or not uses_platform(task, variables):
+    if not task.attempt or TOKEN_VARIABLE in variables or not uses_platform(task.cluster, task.kind, variables):
         return {}
     return {TOKEN_VARIABLE: make_run_token(task.pk, task.attempt)}

@@ -10,10 +10,12 @@ from apps.common.clock import now
 from apps.common.errors import limit_problems
 from apps.scheduling import pricing
 from apps.training.core.engine_access import fit_job_to_cluster, get_backend
+from apps.training.core.tracking_server import add_tracking_variables
 from apps.training.queue import load
 from apps.training.services import environment_choice, scaling
 from apps.training.services.build import TaskDraft, build_draft
 from apps.training.services.environment_choice import EnvironmentChoice
+from apps.training.states import TaskKind
 from fermi.jobs.spec import JobSpec, Plan, Problem, Rendered
 from fermi.planning import plugins
 from fermi.planning.request import ParsedRequest
@@ -111,6 +113,7 @@ def render_draft(draft: TaskDraft) -> tuple[Plan, Rendered] | None:
         job = _drop_values(job, {problem.field for problem in broken})
         if framework.problems(job):
             return None
+    job = add_tracking_variables(cluster, TaskKind.TRAINING, job)
     job = fit_job_to_cluster(cluster, job.for_attempt(1, master_port=job.master_port, resume_from=job.resume_from))
     plan = plugins.get_framework(job.framework).plan(job)
     return plan, get_backend(cluster).render(job, plan)

@@ -15,6 +15,7 @@ from fermi.engines.local import environment_runs
 from fermi.jobs import run_location
 from fermi.jobs.spec import Entrypoint, Handle, JobSpec, Node, Observation, Phase, Rendered
 from fermi.planning import plugins
+from fermi.runner.record_frames import strip_frames
 from tests import envd_client
 from tests.fakes.workers import MemoryStore
 from tests.polling import until
@@ -109,7 +110,7 @@ def test_ranks_run_in_their_environments_and_their_output_is_collected(lab: Lab)
         (lab.home(key) / "over").touch()
     assert lab.until(FIRST, Phase.SUCCEEDED)
     until(lambda: lab.observe(FIRST).left is False, what="all was told")
-    said = [lab.backend.logs(FIRST, rank, 0).data.decode().split() for rank in (0, 1)]
+    said = [strip_frames(lab.backend.logs(FIRST, rank, 0).data).decode().split() for rank in (0, 1)]
     assert [words[:4] for words in said] == [["rank", str(rank), "of", "2"] for rank in (0, 1)]
     assert {words[4] for words in said} == {"hush"}
     assert "task-x-1" in lab.changed

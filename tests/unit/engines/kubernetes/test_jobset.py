@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fermi.jobs.spec import Phase
+from fermi.runner.record_frames import strip_frames
 from tests.fakes.kubernetes import Sleeps
 from tests.polling import until
 from tests.unit.engines.kubernetes.conftest import job, observe_one, submit, until_seen
@@ -22,7 +23,7 @@ def test_a_jobset_trains_like_jobs(lab):
     one = submit(backend, job(1, 2, script="import os; print(os.environ['RANK'])"))
     seen = until_seen(backend, one, lambda seen: seen.phase is Phase.SUCCEEDED and seen.left is False)
     assert [rank.exit_code for rank in seen.ranks] == [0, 0, 0]
-    lines = [backend.logs(one, rank, 0).data.decode().splitlines()[-1] for rank in range(3)]
+    lines = [strip_frames(backend.logs(one, rank, 0).data).decode().splitlines()[-1] for rank in range(3)]
     assert lines == ["0", "1", "2"]
 
 
