@@ -87,7 +87,7 @@ def test_all_problems_of_a_sweep_and_of_its_task_are_reported_at_once(colleague:
                                      "request": {**SINGLE, "environmentIds": ["env-none"]}})  # fmt: skip
     assert answer.status == 400
     assert answer.problems == {
-        "name": "FIELD_REQUIRED",
+        "name": "SWEEP_VALUE_MISSING",
         "budget.endsAt": "SWEEP_END_PAST",
         "request.environmentIds.0": "ENVIRONMENT_UNKNOWN",
     }

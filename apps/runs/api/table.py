@@ -23,7 +23,7 @@ ARCHIVED_CHOICES = [(name, name) for name in table.ARCHIVED]
 FORMATS = [(name, name) for name in table_export.FORMATS]
 
 
-class ColumnField(serializers.CharField):
+class ColumnField(KeyField):
     """A field as queries name it, without quotes."""
 
     def __init__(self, **options: Any) -> None:

@@ -15,11 +15,11 @@ from apps.runs.services import views
 MAX_COLUMNS, MAX_GROUPS, MAX_PINNED = 40, 3, 20
 
 
-class ColumnField(serializers.CharField):
+class ColumnField(KeyField):
     """The name of a column, such as `param.lr` or `metric.val_loss.best`."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(max_length=MAX_COLUMN_LENGTH, **options)
+        super().__init__(**{"max_length": MAX_COLUMN_LENGTH, **options})
 
 
 class RunViewQuery(PageQuery):

@@ -141,7 +141,7 @@ def _build_parameter(name: str, request: ParameterRequest) -> tuple[Parameter, l
         return Parameter(name, kind, values=tuple(values), when=when), _find_value_problems(field, values)
     if request.min is None or request.max is None:
         missing = "min" if request.min is None else "max"
-        return empty, [Problem(f"{at}.{missing}", "FIELD_REQUIRED")]
+        return empty, [Problem(f"{at}.{missing}", "SWEEP_VALUE_MISSING")]
     parameter = Parameter(name, request.type, request.min, request.max, request.step, request.scale == "log", when=when)
     return parameter, _find_range_problems(at, parameter)
 

@@ -169,11 +169,11 @@ def _parse_end(text: str | None) -> tuple[float | None, list[Problem]]:
 def _find_problems(spec: SweepSpec, parsed: SweepRequest) -> list[Problem]:
     found = []
     if not spec.name:
-        found.append(Problem("name", "FIELD_REQUIRED"))
+        found.append(Problem("name", "SWEEP_VALUE_MISSING"))
     if not spec.objective.metric:
-        found.append(Problem("objective.metric", "FIELD_REQUIRED"))
+        found.append(Problem("objective.metric", "SWEEP_VALUE_MISSING"))
     if not spec.request:
-        found.append(Problem("request", "FIELD_REQUIRED"))
+        found.append(Problem("request", "SWEEP_VALUE_MISSING"))
     if not parsed.parameters:
         found.append(Problem("parameters", "SWEEP_PARAMETERS_REQUIRED"))
     found += _find_method_problems(spec)

@@ -45,7 +45,7 @@ def test_all_problems_are_reported_at_once() -> None:
         },
         surprise=1,
     ) == {
-        "name": "FIELD_REQUIRED",
+        "name": "SWEEP_VALUE_MISSING",
         "parallel": "FIELD_RANGE",
         "budget": "SWEEP_BUDGET_REQUIRED",
         "budget.trials": "FIELD_RANGE",
@@ -59,7 +59,7 @@ def test_all_problems_are_reported_at_once() -> None:
         "parameters.e.min": "SWEEP_INT_WHOLE",
         "parameters.f.when.zz": "SWEEP_CONDITION_UNKNOWN",
         "parameters.1g": "SWEEP_NAME_INVALID",
-        "parameters.h.max": "FIELD_REQUIRED",
+        "parameters.h.max": "SWEEP_VALUE_MISSING",
         "surprise": "UNKNOWN_FIELD",
     }
 
