@@ -29,10 +29,14 @@ def make_job(**values) -> JobSpec:
     return JobSpec(task_id="task-1", framework="pytorch-ddp", nodes=(node,), master="n", **values)
 
 
+def add_variables(task: Task, job: JobSpec) -> JobSpec:
+    return add_tracking_variables(task.cluster, task.kind, job)
+
+
 def test_ranks_get_the_address_as_a_variable_and_the_token_as_a_secret():
-    env, secret_env = add_tracking_variables(make_task(), make_job(env={"A": "1"}))
-    assert env == {"MLFLOW_TRACKING_URI": f"{PUBLIC}/mlflow", "FERMI_MLFLOW_URI": f"{PUBLIC}/mlflow", "A": "1"}
-    assert list(secret_env) == ["MLFLOW_TRACKING_TOKEN"]
+    job = add_variables(make_task(), make_job(env={"A": "1"}))
+    assert job.env == {"MLFLOW_TRACKING_URI": f"{PUBLIC}/mlflow", "FERMI_MLFLOW_URI": f"{PUBLIC}/mlflow", "A": "1"}
+    assert list(job.secret_env) == ["MLFLOW_TRACKING_TOKEN"]
     assert list(build_tracking_secrets(make_task())) == ["MLFLOW_TRACKING_TOKEN"]
 
 
@@ -46,17 +50,17 @@ def test_ranks_get_the_address_as_a_variable_and_the_token_as_a_secret():
 )
 def test_a_task_with_a_server_of_its_own_keeps_it(given):
     job = make_job(**given)
-    assert add_tracking_variables(make_task(), job) == (dict(job.env), dict(job.secret_env))
+    assert add_variables(make_task(), job) == job
     assert build_tracking_secrets(make_task(spec=given)) == {}
 
 
 def test_a_drill_or_preflight_test_logs_nothing():
-    assert add_tracking_variables(make_task(kind=TaskKind.DRILL), make_job()) == ({}, {})
+    assert add_variables(make_task(kind=TaskKind.DRILL), make_job()) == make_job()
 
 
 def test_without_an_address_no_variable_is_set(settings):
     settings.PUBLIC_URL = ""
-    assert add_tracking_variables(make_task(), make_job()) == ({}, {})
+    assert add_variables(make_task(), make_job()) == make_job()
     assert build_tracking_secrets(make_task()) == {}
 
 
