@@ -20,7 +20,7 @@ def find_outputs(task: Task) -> Path:
     return Path(settings.DATA_DIR, OUTPUTS_FOLDER, task.pk)
 
 
-def put(ranks: Mlflow, path: str, content: bytes) -> None:
+def upload_artifact(ranks: Mlflow, path: str, content: bytes) -> None:
     answer = ranks.send("PUT", f"{FILES}/{path}", content)
     assert answer.status == 200, answer.body
 
@@ -28,9 +28,9 @@ def put(ranks: Mlflow, path: str, content: bytes) -> None:
 def test_artifacts_are_files_in_the_outputs_of_the_task(ranks, task, colleague, stranger):
     run = ranks.post("runs/create", experiment_id="0")["run"]["info"]
     root = run["artifact_uri"].removeprefix("mlflow-artifacts:/")
-    put(ranks, f"{root}/texts/a.txt", b"hello")
-    put(ranks, f"{root}/b.bin", b"\0" * 100_000)
-    put(ranks, f"{root}/texts/a.txt", b"hello again")
+    upload_artifact(ranks, f"{root}/texts/a.txt", b"hello")
+    upload_artifact(ranks, f"{root}/b.bin", b"\0" * 100_000)
+    upload_artifact(ranks, f"{root}/texts/a.txt", b"hello again")
     assert (find_outputs(task) / "mlflow-artifacts" / task.pk / "texts" / "a.txt").read_bytes() == b"hello again"
     own = Mlflow(colleague.token)
     assert own.send("GET", f"{FILES}/{root}/texts/a.txt").body == b"hello again"
@@ -46,7 +46,7 @@ def test_artifacts_are_files_in_the_outputs_of_the_task(ranks, task, colleague, 
 def test_links_that_ranks_leave_lead_nowhere(ranks, task, tmp_path):
     run = ranks.post("runs/create", experiment_id="0")["run"]["info"]
     root = run["artifact_uri"].removeprefix("mlflow-artifacts:/")
-    put(ranks, f"{root}/first.txt", b"1")
+    upload_artifact(ranks, f"{root}/first.txt", b"1")
     inside = find_outputs(task) / "mlflow-artifacts" / task.pk
     (inside / "away").symlink_to(tmp_path)
     secret = tmp_path / "secret"
@@ -55,7 +55,7 @@ def test_links_that_ranks_leave_lead_nowhere(ranks, task, tmp_path):
     assert ranks.refuse("PUT", f"{FILES}/{root}/away/x.txt", b"x")[0] == 409
     assert list(tmp_path.iterdir()) == [secret]
     assert ranks.refuse("GET", f"{FILES}/{root}/file")[0] == 404
-    put(ranks, f"{root}/file", b"mine")
+    upload_artifact(ranks, f"{root}/file", b"mine")
     assert secret.read_text() == "secret"
 
 
@@ -85,7 +85,7 @@ def test_a_logged_model_is_found_and_registered(ranks, task, colleague, viewer, 
     ranks.post("runs/create", experiment_id="0")
     made = ranks.post("logged-models", experiment_id="0", name="net", source_run_id=task.pk)["model"]["info"]
     root = made["artifact_uri"].removeprefix("mlflow-artifacts:/")
-    put(ranks, f"{root}/MLmodel", b"flavors: {}")
+    upload_artifact(ranks, f"{root}/MLmodel", b"flavors: {}")
     done = ranks.send("PATCH", f"mlflow/logged-models/{made['model_id']}", {"status": "LOGGED_MODEL_READY"})
     assert done.body["model"]["info"]["status"] == "LOGGED_MODEL_READY"
     ranks.post("runs/outputs", run_id=task.pk, models=[{"model_id": made["model_id"], "step": 3}])
