@@ -1,13 +1,7 @@
 """The reconciler dies at its k-th line, over a whole life of an environment; whoever comes next finishes it, nothing
 is started twice, and nothing is left."""
 
-import sys
-from pathlib import Path
-from types import FrameType
-from typing import Any
-
 import pytest
-from django.db import connection
 
 from apps.accounts.models import Membership, Project, Role, User
 from apps.clusters.models import AvailabilityZone, Cluster, DevEnvironment
@@ -17,56 +11,20 @@ from apps.environments.models import Gpu, Hosted, Run, Template
 from apps.environments.services import CreateRequest, lifecycle
 from fermi.planning import plugins
 from tests.fakes.environments import Machine
+from tests.kills import run_until_killed
 
 pytestmark = pytest.mark.django_db
-ROOT = Path(__file__).parents[3]
 WATCHED = (
     "apps/environments/reconcile.py", "apps/environments/actions.py", "apps/environments/transitions.py",
     "apps/environments/gpu_allocation.py", "tests/fakes/environments.py",
 )  # fmt: skip
 """The reconciler is killed in these files alone."""
-assert all((ROOT / name).is_file() for name in WATCHED)
 EVERY = 61
-
-
-class Killed(BaseException):
-    """What a kill -9 leaves: nobody tidies up but the database."""
 
 
 def sweep(dies_at: int) -> int:
     """How many lines it came to; it dies at one of them."""
-    lines = 0
-
-    def local(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal lines
-        if event == "line":
-            lines += 1
-            if lines == dies_at:
-                sys.settrace(None)
-                raise Killed
-        return local
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        return local if frame.f_code.co_filename.endswith(WATCHED) else None
-
-    before, open_before = sys.gettrace(), len(connection.savepoint_ids)
-    sys.settrace(trace)
-    try:
-        reconcile.reconcile_due()
-    except Killed:
-        roll_back_to(open_before)
-    finally:
-        sys.settrace(before)
-    return lines
-
-
-def roll_back_to(count: int) -> None:
-    """Ends the transactions beyond the first `count`, as a database does when a process is gone: at the last line of a
-    `with transaction.atomic()` a process dies before Django has left the block."""
-    while len(connection.savepoint_ids) > count:
-        connection.atomic_blocks.pop()
-        if savepoint := connection.savepoint_ids.pop():
-            connection.savepoint_rollback(savepoint)
+    return run_until_killed(reconcile.reconcile_due, WATCHED, dies_at)
 
 
 def passes(dies_at: int, rounds: int = 6) -> int:

@@ -1,13 +1,9 @@
 """Passes over sweeps: what they start, pause, resume and stop, and that killing one at any line loses and doubles
 nothing."""
 
-import sys
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
-from django.db import connection
 
 from apps.accounts.models import Membership, User
 from apps.common.clock import now
@@ -26,9 +22,9 @@ from tests.apps.sweeps.lives import (
     run_pass,
     train,
 )
+from tests.kills import run_until_killed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
-ROOT = Path(__file__).parents[3]
 ASHA = {"method": "asha", "minSteps": 10, "maxSteps": 90, "reduction": 3}
 
 
@@ -213,42 +209,7 @@ def test_a_pass_that_has_lost_its_claim_writes_nothing(member: User, monkeypatch
 
 WATCHED = ("apps/sweeps/reconcile.py", "apps/sweeps/observation.py", "apps/training/services/create.py")
 """The pass is killed in these files alone."""
-assert all((ROOT / name).is_file() for name in WATCHED)
 EVERY = 37
-
-
-class Killed(BaseException):
-    """What a kill -9 leaves: nobody tidies up but the database."""
-
-
-def sweep_until_killed(sweep: Sweep, dies_at: int) -> int:
-    """Run a pass and return how many lines it came to; it dies at line `dies_at`, unless that is 0."""
-    lines = 0
-
-    def local(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal lines
-        if event == "line":
-            lines += 1
-            if lines == dies_at:
-                sys.settrace(None)
-                raise Killed
-        return local
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        return local if frame.f_code.co_filename.endswith(WATCHED) else None
-
-    before, open_before = sys.gettrace(), len(connection.savepoint_ids)
-    sys.settrace(trace)
-    try:
-        run_pass(sweep)
-    except Killed:
-        while len(connection.savepoint_ids) > open_before:
-            connection.atomic_blocks.pop()
-            if savepoint := connection.savepoint_ids.pop():
-                connection.savepoint_rollback(savepoint)
-    finally:
-        sys.settrace(before)
-    return lines
 
 
 def live(member: User, every: int, first: int) -> int:
@@ -257,7 +218,7 @@ def live(member: User, every: int, first: int) -> int:
     sweep = make_sweep(member, pruning=ASHA, budget={"trials": 5})
     dies_at, longest = first, 0
     for number in range(200):
-        longest = max(longest, sweep_until_killed(sweep, 0 if number % 2 else dies_at))
+        longest = max(longest, run_until_killed(lambda: run_pass(sweep), WATCHED, 0 if number % 2 else dies_at))
         dies_at += 0 if number % 2 else every
         sweep.refresh_from_db()
         if sweep.state == "ended":

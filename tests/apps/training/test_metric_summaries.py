@@ -17,6 +17,7 @@ from apps.training.states import TaskKind
 from fermi.metrics.summaries import Summary
 from fermi.runner.record_frames import format_frame
 from tests.apps.attempts import begin_attempt, write
+from tests.kills import KilledError
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
@@ -87,18 +88,14 @@ def test_values_that_were_thinned_out_count(task: Task, monkeypatch: pytest.Monk
     assert list_summaries(task)["loss"] == Summary(200, 2.0, 199, 0.5, lowest, 2.0, 0)
 
 
-class _KilledError(BaseException):
-    pass
-
-
 def test_a_kill_between_points_and_rows_loses_nothing(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     def kill(*_: Any) -> None:
-        raise _KilledError
+        raise KilledError
 
     write(task, point(1, loss=3.0) + point(2, loss=1.0))
     with monkeypatch.context() as patch:
         patch.setattr(summaries, "store_summaries", kill)
-        with pytest.raises(_KilledError):
+        with pytest.raises(KilledError):
             LogReader(task, 1).read()
     assert MetricPoint.objects.filter(task=task).count() == 2
     assert list_summaries(task) == {}
@@ -108,13 +105,13 @@ def test_a_kill_between_points_and_rows_loses_nothing(task: Task, monkeypatch: p
 
 def test_a_kill_before_the_commit_counts_nothing_twice(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     def kill(*_: Any) -> None:
-        raise _KilledError
+        raise KilledError
 
     for step in range(4):
         write(task, point(step, loss=3.0 - step))
         with monkeypatch.context() as patch:
             patch.setattr(LogReader, "_note", kill)
-            with pytest.raises(_KilledError):
+            with pytest.raises(KilledError):
                 LogReader(task, 1).read()
         LogReader(task, 1).read()
     assert list_summaries(task)["loss"] == Summary(4, 0.0, 3, 0.0, 3, 3.0, 0)
@@ -127,7 +124,7 @@ def test_a_kill_at_any_statement_counts_each_value_once(task: Task) -> None:
         nonlocal left
         left -= 1
         if left == 0:
-            raise _KilledError
+            raise KilledError
         return execute(*arguments)
 
     step, kills = 0, 0
@@ -137,7 +134,7 @@ def test_a_kill_at_any_statement_counts_each_value_once(task: Task) -> None:
         try:
             with connection.execute_wrapper(count):
                 drain_logs(task.pk, 1)
-        except _KilledError:
+        except KilledError:
             kills += 1
         if left > 0:  # it made fewer statements than that
             break

@@ -16,12 +16,9 @@ from apps.training.states import TaskState
 from apps.training.states.deadlines import PASS_CLAIM_TIMEOUT, PASS_SILENT_AFTER
 from fermi.jobs.spec import Observation, Phase
 from tests.apps.attempts import pulse_of
+from tests.kills import KilledError
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
-
-
-class Killed(BaseException):
-    """What a kill -9 leaves: nobody tidies up."""
 
 
 @pytest.fixture
@@ -29,14 +26,14 @@ def dead(task: Task, monkeypatch: pytest.MonkeyPatch) -> Task:
     """A task whose process was killed in the middle of its pass."""
 
     def killed(*_: object) -> None:
-        raise Killed
+        raise KilledError
 
     Task.objects.filter(pk=task.pk).update(
         state=TaskState.QUEUED, reason="RESTARTING", reason_params={"next": 2, "cause": ""}
     )
     with monkeypatch.context() as patch:
         patch.setattr(actions, "lease_environments", killed)
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             reconciler.reconcile_tasks(task.pk)
     task.refresh_from_db()
     return task
