@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fermi.sweeps.pruning import round_value
 from fermi.sweeps.spec import SweepSpec
 
 
@@ -31,7 +32,8 @@ def find_spent(spec: SweepSpec, use: SweepUse, moment: float) -> Spent | None:
     `moment`: now, in unix seconds."""
     budget = spec.budget
     if spec.objective.is_reached(use.best):
-        return Spent("SWEEP_TARGET_REACHED", {"value": use.best, "target": spec.objective.target})
+        value = None if use.best is None else round_value(use.best)
+        return Spent("SWEEP_TARGET_REACHED", {"value": value, "target": spec.objective.target})
     if spec.ends_at is not None and moment >= spec.ends_at:
         return Spent("SWEEP_TIME_OVER", {"until": spec.ends_at})
     if budget.gpu_hours is not None and use.gpu_hours >= budget.gpu_hours:

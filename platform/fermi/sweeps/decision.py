@@ -119,7 +119,9 @@ def decide_sweep(
             return SweepDecision(tuple(acts), ends=spent)
         if not any(one.state is TrialState.COMPLETE for one in trials) and (last := _promote_best(spec, waiting)):
             return SweepDecision((*acts, last))
-        return SweepDecision((*acts, *(TrialAct("stop", one.number) for one in waiting)))
+        return SweepDecision(
+            (*acts, *(TrialAct("stop", one.number, _explain_end(spec, one, trials)) for one in waiting))
+        )
     return SweepDecision(tuple(acts))
 
 
@@ -186,7 +188,7 @@ def _list_promotions(spec: SweepSpec, trials: Sequence[TrialFacts]) -> list[Tria
         others = _list_other_marks(trials, one.number, rung)
         value = one.marks[rung]
         if pruning.is_promotable(spec.pruning, spec.objective, value, others):
-            params: dict[str, Any] = {"step": rung, "value": value, "count": len(others) + 1}
+            params: dict[str, Any] = {"step": rung, "value": pruning.round_value(value), "count": len(others) + 1}
             act = TrialAct("promote", one.number, Pruned("TRIAL_PROMOTED", params), one.rung + 1)
             found.append((-one.rung, sign * value, act))
     return [act for *_, act in sorted(found, key=lambda entry: entry[:2])]
@@ -200,8 +202,21 @@ def _promote_best(spec: SweepSpec, waiting: Sequence[TrialFacts]) -> TrialAct | 
     if not ranked:
         return None
     passed, value, number, rung = min(ranked)
-    params = {"step": rung, "value": sign * value, "count": sum(one.rung == -passed for one in waiting)}
+    params = {
+        "step": rung,
+        "value": pruning.round_value(sign * value),
+        "count": sum(one.rung == -passed for one in waiting),
+    }
     return TrialAct("promote", number, Pruned("TRIAL_PROMOTED", params), 1 - passed)
+
+
+def _explain_end(spec: SweepSpec, one: TrialFacts, trials: Sequence[TrialFacts]) -> Pruned:
+    """Return why a paused trial ends with the sweep: more trials have come to its rung since it was paused there."""
+    rung = _find_rung(one)
+    if rung is None:
+        return NO_REASON
+    others = _list_other_marks(trials, one.number, rung)
+    return pruning.explain_end(spec.pruning, spec.objective, rung, one.marks[rung], others)
 
 
 def _find_rung(one: TrialFacts) -> int | None:

@@ -103,10 +103,28 @@ def judge_rung(
     """Return why a trial of ASHA pauses at a rung; None where it goes on."""
     if is_promotable(pruning, objective, value, others):
         return None
+    return Pruned("TRIAL_BELOW_RUNG", _rank_value(pruning, objective, rung, value, others))
+
+
+def explain_end(
+    pruning: PruningRequest, objective: ObjectiveRequest, rung: int, value: float, others: Sequence[float]
+) -> Pruned:
+    """Return why a trial that is paused at a rung does not go on any more, by all that reached the rung."""
+    return Pruned("TRIAL_NOT_PROMOTED", _rank_value(pruning, objective, rung, value, others))
+
+
+def _rank_value(
+    pruning: PruningRequest, objective: ObjectiveRequest, rung: int, value: float, others: Sequence[float]
+) -> dict[str, Any]:
     better = sum(objective.is_better(other, value) for other in others)
     count = len(others) + 1
-    params = {"step": rung, "value": value, "place": better + 1, "count": count, "kept": count // pruning.reduction}
-    return Pruned("TRIAL_BELOW_RUNG", params)
+    return {
+        "step": rung,
+        "value": round_value(value),
+        "place": better + 1,
+        "count": count,
+        "kept": count // pruning.reduction,
+    }
 
 
 def judge_median(
@@ -118,4 +136,10 @@ def judge_median(
     middle = median(others)
     if not objective.is_better(middle, value):
         return None
-    return Pruned("TRIAL_BELOW_MEDIAN", {"step": step, "value": value, "median": middle, "count": len(others)})
+    params = {"step": step, "value": round_value(value), "median": round_value(middle), "count": len(others)}
+    return Pruned("TRIAL_BELOW_MEDIAN", params)
+
+
+def round_value(value: float) -> float:
+    """Return an objective with the six digits that a text shows of it."""
+    return float(f"{value:.6g}")

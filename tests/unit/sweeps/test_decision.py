@@ -91,6 +91,8 @@ def test_a_sweep_ends_its_paused_trials_when_none_can_be_promoted_any_more() -> 
     decision = decide_sweep(spec, RUN, trials, DONE)
     assert (list_verbs(decision), decision.ends) == ({1: "stop", 2: "stop"}, None)
     assert {act.ends for act in decision.acts} == {TrialState.PRUNED}
+    assert decision.acts[0].why.code == "TRIAL_NOT_PROMOTED"
+    assert decision.acts[0].why.params == {"step": 10, "value": 1.0, "place": 2, "count": 3, "kept": 1}
     ended = [replace(one, state=TrialState.PRUNED) for one in trials]
     assert decide_sweep(spec, RUN, ended, DONE).ends == DONE
 
