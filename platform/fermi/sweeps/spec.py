@@ -1,7 +1,7 @@
 """What a user describes a sweep by: names, defaults and bounds. The API, its document and the command line read it from
 here; `fermi.sweeps.space` and `find_problems` check what a field means beyond its own value."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -124,7 +124,7 @@ def parse_sweep(body: Mapping[str, Any]) -> tuple[SweepSpec, list[Problem]]:
     read has its default."""
     parsed, problems = json_shape.read_object(SweepRequest, body)
     space, wrong = build_space(parsed.parameters)
-    problems += wrong
+    problems += _leave_out_known(wrong, problems)
     ends_at, wrong = _parse_end(parsed.budget.ends_at)
     spec = SweepSpec(
         name=parsed.name,
@@ -137,9 +137,19 @@ def parse_sweep(body: Mapping[str, Any]) -> tuple[SweepSpec, list[Problem]]:
         parallel=parsed.parallel,
         request=parsed.request,
     )
-    broken = {problem.field for problem in problems}
-    problems += wrong + [one for one in _find_problems(spec, parsed) if one.field not in broken]
+    problems += wrong + _leave_out_known(_find_problems(spec, parsed), problems)
     return spec, problems
+
+
+def _leave_out_known(found: Iterable[Problem], known: Iterable[Problem]) -> list[Problem]:
+    """Return the problems of fields of which none is `known`, neither of the field nor of a part of it: what could not
+    be read would only be reported as missing, too."""
+    fields = {problem.field for problem in known}
+    return [
+        one
+        for one in found
+        if one.field not in fields and not any(field.startswith(f"{one.field}.") for field in fields)
+    ]
 
 
 def load_spec(stored: Mapping[str, Any]) -> SweepSpec:

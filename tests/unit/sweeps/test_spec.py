@@ -47,7 +47,6 @@ def test_all_problems_are_reported_at_once() -> None:
     ) == {
         "name": "SWEEP_VALUE_MISSING",
         "parallel": "FIELD_RANGE",
-        "budget": "SWEEP_BUDGET_REQUIRED",
         "budget.trials": "FIELD_RANGE",
         "pruning.maxSteps": "SWEEP_STEPS_REVERSED",
         "parameters.a.max": "SWEEP_RANGE_EMPTY",
@@ -92,6 +91,19 @@ def test_all_problems_are_reported_at_once() -> None:
 )
 def test_rules_beyond_a_single_value_are_checked(changes: dict[str, Any], field: str, code: str) -> None:
     assert find_problems(**changes) == {field: code}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"parameters": {"lr": {"min": "low", "max": 1}}}, "parameters.lr.min"),
+        ({"parameters": {"lr": {"min": 0, "max": 1e308}}}, "parameters.lr.max"),
+        ({"budget": {"trials": 0}}, "budget.trials"),
+        ({"budget": {"gpuHours": -1}}, "budget.gpuHours"),
+    ],
+)
+def test_what_could_not_be_read_is_not_reported_as_missing_too(changes: dict[str, Any], field: str) -> None:
+    assert [problem.field for problem in parse_sweep({**SWEEP, **changes})[1]] == [field]
 
 
 def test_a_grid_has_each_combination_once_and_respects_conditions() -> None:
