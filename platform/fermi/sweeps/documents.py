@@ -26,6 +26,8 @@ _KATIB_METHODS = {
     "random": "random", "grid": "grid", "tpe": "tpe", "multivariate-tpe": "tpe", "bayesianoptimization": "tpe",
     "cmaes": "cmaes",
 }  # fmt: skip
+_PROGRAMS = {"script", "module", "command"}
+"""Parts of an entry point, of which one says what is run."""
 _KATIB_PARAMETER = re.compile(r"\$\{trialParameters\.([^}]+)\}")
 
 
@@ -37,6 +39,17 @@ def convert_document(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     if "method" in document and ("program" in document or "metric" in document) and "objective" not in document:
         return _convert_wandb(document)
     return dict(document), []
+
+
+def merge_requests(found: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request of a sweep's file (`found`) with what a file of its own gives (`given`), which comes first. An
+    entry point that names no program, but says how it resumes for example, adds to the one of the sweep's file."""
+    own = _as_mapping(found)
+    merged = {**own, **given}
+    ours, theirs = given.get("entrypoint"), own.get("entrypoint")
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and not _PROGRAMS & ours.keys():
+        merged["entrypoint"] = {**theirs, **ours}
+    return merged
 
 
 def _convert_wandb(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
@@ -236,10 +249,12 @@ def _refuse(part: str, found: Any) -> Problem:
 def _to_number(value: Any) -> float | int | None:
     """Return a number that may be written as a text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
+        return value if isinstance(value, int) or math.isfinite(value) else None
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
+        return None
+    if not math.isfinite(number):
         return None
     return int(number) if number.is_integer() and re.fullmatch(r"[-+]?\d+", str(value).strip()) else number
 

@@ -3,7 +3,7 @@ read them.
 
     hyperparameters         of the platform's trainers; of an own script they are FERMI_HYPERPARAMETERS, as JSON
     {name} in an argument   the parameter's value; an argument whose parameter the trial does not have is left out
-    ${sweep.args}           an argument of its own: `--lr 0.001 --layers 4`
+    ${sweep.args}           an argument of its own: `--lr=0.001 --layers=4`
     FERMI_PARAM_LR          a variable for each parameter
 """
 
@@ -79,13 +79,12 @@ def fill_words(words: Sequence[Any], names: Sequence[str], chosen: Mapping[str, 
         if not isinstance(word, str):
             filled.append(word)
         elif word == ARGUMENTS_WORD:
-            filled += [part for name, value in chosen.items() for part in (f"--{name}", format_value(value))]
+            filled += [f"--{name}={format_value(value)}" for name, value in chosen.items()]
         elif word == FLAGS_WORD:
             filled += [
-                part
+                f"--{name}" if value is True else f"--{name}={format_value(value)}"
                 for name, value in chosen.items()
                 if value is not False
-                for part in ((f"--{name}",) if value is True else (f"--{name}", format_value(value)))
             ]
         elif word == PAIRS_WORD:
             filled += [f"{name}={format_value(value)}" for name, value in chosen.items()]

@@ -40,7 +40,7 @@ def test_trials_are_tasks_that_fill_gaps_and_have_their_parameters(member: User)
     assert task
     assert (task.name, task.priority < 0, task.preemptible, task.owner) == ("trial #0", True, True, member)
     assert task.idempotency_key == f"sweep/{sweep.pk}/0"
-    assert task.spec["entrypoint"]["args"] == ["--lr", str(trial.parameters["lr"])]
+    assert task.spec["entrypoint"]["args"] == [f"--lr={trial.parameters['lr']}"]
     assert task.spec["env"]["FERMI_PARAM_LR"] == str(trial.parameters["lr"])
     row = TaskParameter.objects.get(task=task, name="lr")
     assert (row.number, row.source) == (trial.parameters["lr"], "request")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fermi.sweeps.documents import convert_document
+from fermi.sweeps.documents import convert_document, merge_requests
 from fermi.sweeps.spec import parse_sweep
 
 WANDB: dict[str, Any] = {
@@ -173,6 +173,35 @@ def test_a_file_of_our_own_is_the_body_and_a_malformed_one_raises_nothing() -> N
     for broken in (
         {"method": None, "metric": 5, "parameters": 3, "command": 7},
         {"method": "grid", "program": 5, "parameters": {1: 2}, "early_terminate": {"type": "hyperband"}},
+        {
+            **WANDB,
+            "early_terminate": {"type": "hyperband", "min_iter": "inf", "eta": "nan", "s": 1e999},
+            "parameters": {},
+        },
+        {
+            "kind": "Experiment",
+            "spec": {
+                "earlyStopping": {
+                    "algorithmName": "medianstop",
+                    "algorithmSettings": [{"name": "start_step", "value": "inf"}],
+                }
+            },
+        },
         {"kind": "Experiment", "spec": {"parameters": [1, None], "trialTemplate": {"trialSpec": {"containers": [1]}}}},
     ):
         assert parse_sweep(convert_document(broken)[0])[1]
+
+
+def test_a_request_of_its_own_comes_before_what_the_sweeps_file_says() -> None:
+    found = {"taskName": "a", "entrypoint": {"script": "train.py", "args": ["--lr={lr}"]}}
+    assert merge_requests(found, {"taskName": "b", "environmentIds": ["env-001"]}) == {
+        **found, "taskName": "b", "environmentIds": ["env-001"],
+    }  # fmt: skip
+    assert merge_requests(found, {"entrypoint": {"command": ["torchrun", "x.py"]}})["entrypoint"] == {
+        "command": ["torchrun", "x.py"]
+    }
+    resume = {"args": ["--resume", "{path}"]}
+    assert merge_requests(found, {"entrypoint": {"resume": resume}})["entrypoint"] == {
+        **found["entrypoint"], "resume": resume,
+    }  # fmt: skip
+    assert merge_requests(None, {"taskName": "b"}) == {"taskName": "b"}

@@ -36,10 +36,10 @@ def test_a_trial_is_named_after_its_number_and_fills_gaps() -> None:
 def test_words_of_the_script_are_filled_in() -> None:
     entry = {"script": "train.py", "args": ["--lr={lr}", "--momentum={momentum}", "{other}", "${sweep.args}"]}
     assert build(entrypoint=entry)["entrypoint"]["args"] == [
-        "--lr=1e-05", "{other}", "--lr", "1e-05", "--layers", "4", "--nesterov", "true",
+        "--lr=1e-05", "{other}", "--lr=1e-05", "--layers=4", "--nesterov=true",
     ]  # fmt: skip
     assert fill_words(["${sweep.flags}"], NAMES, {**CHOSEN, "x": False}) == [
-        "--lr", "1e-05", "--layers", "4", "--nesterov",
+        "--lr=1e-05", "--layers=4", "--nesterov",
     ]  # fmt: skip
     assert fill_words(["${sweep.pairs}", 5], NAMES, CHOSEN) == ["lr=1e-05", "layers=4", "nesterov=true", 5]
 

@@ -16,7 +16,7 @@ from fermi.cli.times import format_age
 from fermi.client.errors import Problem
 from fermi.client.types import Sweep, SweepImportance, SweepItem, SweepPreview, SweepTrial, SweepTrialCounts
 from fermi.jobs import spec
-from fermi.sweeps.documents import convert_document
+from fermi.sweeps.documents import convert_document, merge_requests
 
 ACTIONS = ("list", "status", "trials", "best", "importance", "pause", "resume", "stop", "delete", "clone")
 
@@ -54,9 +54,7 @@ def _start(session: Session, file: str, options: dict[str, Any]) -> int:
         output.print_problems([_render_problem(problem) for problem in problems])
         return EXIT_REFUSED
     if options["request"]:
-        base = input_files.read_request(options["request"])
-        own = body.get("request") or {}
-        body["request"] = {**base, **own} if isinstance(own, dict) else own
+        body["request"] = merge_requests(body.get("request"), input_files.read_request(options["request"]))
     if options["name"]:
         body["name"] = options["name"]
     if options["parallel"]:
