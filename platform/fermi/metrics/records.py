@@ -6,6 +6,7 @@ there, so each part is checked by itself, and left out if it is malformed.
     {"source": "tensorboard", "step": 10, "media": {"kind": "image", "name": "samples", "path": "media/7.png"}}
     {"source": "runner", "checkpoint": {"path": "/…/checkpoint-500", "step": 500, "size_bytes": 1, "layout": "hf"}}
     {"source": "facts", "facts": {"python": "3.11.4", "prefix": "/opt/env"}}
+    {"source": "wandb", "run": {"id": "task-7kq2m9x4td", "entity": "ann", "url": "https://wandb.ai/ann/gpt/runs/task-7…"}}
 """
 
 import json
@@ -19,6 +20,7 @@ import orjson
 from fermi.metrics.facts import FoundFacts, parse_facts
 from fermi.metrics.parameters import MAX_NAMES, ParameterValue, flatten_parameters
 from fermi.metrics.points import JSON, TEXT, Point, parse_integer, parse_number
+from fermi.metrics.tracker_runs import TrackerRun, parse_tracker_run
 from fermi.runner.checkpoint_layouts import PART_LAYOUT, WEIGHT_LAYOUTS  # noqa: F401 (for others)
 from fermi.schema import sanitize
 
@@ -75,6 +77,7 @@ class Record:
     prompt: Mapping[str, Any] | None = None
     notice: Mapping[str, Any] | None = None
     facts: FoundFacts | None = None
+    run: TrackerRun | None = None
 
     def to_point(self) -> Point | None:
         """Return its values as a point; None if it has none."""
@@ -96,6 +99,7 @@ def parse_record(text: bytes) -> Record | None:
         dict(flatten_parameters(found.get("parameters"))), _parse_media(found.get("media")),
         _parse_checkpoint(found.get("checkpoint")), _parse_object(found.get("prompt")),
         _parse_object(found.get("notice")), parse_facts(found.get("facts")),
+        parse_tracker_run(found.get("run")),
     )  # fmt: skip
 
 
