@@ -55,6 +55,7 @@ HOOKS = {
     "wandb.sdk.lib.noop_run": "wandb_hooks.disabled_runs",
     "wandb.sdk.lib.wbauth.prompt": "wandb_hooks.offline",
     "wandb.sdk.wandb_config": "wandb_hooks.config",
+    "wandb.sdk.wandb_init": "wandb_runs.runs",
     "wandb.sdk.wandb_run": "wandb_hooks.runs",
     "wandb.sdk.wandb_summary": "wandb_hooks.summary",
 }

@@ -19,10 +19,10 @@ SOURCE = "wandb"
 
 
 def folder(pulse: ProgressWriter, env: ModuleType) -> None:
-    """Keep runs in the output folder where the working folder cannot be written: wandb would use the temporary folder
-    (`try_create_root_dir` in wandb/sdk/wandb_init.py)."""
+    """Keep runs in the output folder, so that those without an account can be sent later: the working folder may end
+    with the attempt. What the script or its variables name counts."""
     output = os.environ.get("FERMI_OUTPUT_DIR", "")
-    if output and not os.environ.get("WANDB_DIR") and not os.access(".", os.W_OK):
+    if output and not os.environ.get("WANDB_DIR") and os.access(output, os.W_OK):
         os.environ["WANDB_DIR"] = output
 
 
