@@ -9,6 +9,7 @@ from apps.sweeps import observation, selectors
 from apps.sweeps.models import Sweep, Trial
 from apps.sweeps.services.lifecycle import SweepPreview
 from apps.training import public as training
+from fermi.jobs.spec import Problem
 from fermi.sweeps import search
 from fermi.sweeps.decision import OPEN_STATES, SweepState, TrialState
 from fermi.sweeps.spec import load_spec
@@ -110,8 +111,14 @@ def serialize_preview(preview: SweepPreview) -> dict[str, Any]:
         ],
         "count": preview.count,
         "parameters": list(preview.parameters),
+        "commands": list(preview.commands),
         "request": None if request is None else training.redact_request(request, preview.project or "", None),
     }
+
+
+def serialize_file(sweep: Mapping[str, Any], problems: Sequence[Problem]) -> dict[str, Any]:
+    """Return the sweep that a file describes, and what of the file has no equal here."""
+    return {"sweep": dict(sweep), "problems": [training.serialize_problem(problem) for problem in problems]}
 
 
 def serialize_importance(sweep: Sweep) -> dict[str, Any]:

@@ -126,6 +126,51 @@ def test_a_preview_shows_the_first_trials_and_stores_nothing(colleague: Api) -> 
     assert not Task.objects.exists()
 
 
+def test_a_preview_shows_how_the_first_trials_start_a_script(colleague: Api) -> None:
+    entry = {"script": "train.py", "args": ["--lr={lr}", "${sweep.args}"]}
+    body = {**BODY, "method": "grid", "parameters": {"lr": {"values": [0.1, 0.2]}}, "budget": {}}
+    found = colleague.post(f"{SWEEPS}/preview", {**body, "request": {**SINGLE, "entrypoint": entry}}).data
+    assert found["commands"] == ["train.py --lr=0.1 --lr 0.1", "train.py --lr=0.2 --lr 0.2"]
+    assert colleague.post(f"{SWEEPS}/preview", body).data["commands"] == []
+
+
+FILES = {
+    "ours": "name: rates\nobjective: {metric: val_loss}\nparameters: {lr: {min: 1e-5, max: 0.1, scale: log}}\n",
+    "wandb": "program: train.py\nname: rates\nmethod: bayes\nmetric: {name: val_loss}\n"
+    "parameters: {lr: {min: 1.0e-5, max: 0.1, distribution: log_uniform_values}}\n",
+    "katib": "kind: Experiment\nmetadata: {name: rates}\nspec:\n  objective: {objectiveMetricName: val_loss}\n"
+    "  algorithm: {algorithmName: tpe}\n  parameters:\n  - name: lr\n    parameterType: double\n"
+    "    feasibleSpace: {min: '1e-5', max: '0.1', distribution: logUniform}\n",
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_pasted_file_is_read_as_a_sweep_and_nothing_is_stored(viewer: Api, anonymous: Api, kind: str) -> None:
+    found = viewer.post(f"{SWEEPS}/read-file", {"text": FILES[kind]}).data
+    assert found["problems"] == []
+    assert (found["sweep"]["name"], found["sweep"]["objective"]["metric"]) == ("rates", "val_loss")
+    assert found["sweep"]["parameters"] == {"lr": {"min": 1e-5, "max": 0.1, "scale": "log"}}
+    assert not Sweep.objects.exists()
+    assert anonymous.post(f"{SWEEPS}/read-file", {"text": FILES[kind]}).status == 401
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("", "FIELD_BLANK"), ("x" * 65_537, "FIELD_LENGTH"), ("a: b: c", "YAML_UNREADABLE"), ("- 1", "YAML_NOT_OBJECT"),
+        ("a: &a [*a]", "YAML_TOO_LARGE"), ("a: .inf\nb: 1e999", "YAML_VALUE"), (5, "WRONG_TYPE"),
+    ],
+)  # fmt: skip
+def test_a_pasted_text_that_is_no_sweep_file_is_refused(colleague: Api, text: Any, code: str) -> None:
+    answer = colleague.post(f"{SWEEPS}/read-file", {"text": text})
+    assert (answer.status, answer.problems) == (400, {"text": code})
+
+
+def test_what_of_a_pasted_file_has_no_equal_is_named(colleague: Api) -> None:
+    found = colleague.post(f"{SWEEPS}/read-file", {"text": FILES["wandb"] + "entity: me\nimage: x\n"}).data
+    assert [one["error"] for one in found["problems"]] == ["SWEEP_PART_UNSUPPORTED"]
+
+
 def test_a_sweep_is_paused_resumed_and_stopped(colleague: Api, sweep: str) -> None:
     path = f"{SWEEPS}/{sweep}"
     assert colleague.post(f"{path}/pause").data["status"] == "paused"

@@ -10,6 +10,7 @@ STATES = [(state.value, state.value) for state in SweepState]
 TRIAL_STATES = [(state.value, state.value) for state in TrialState]
 METHODS = [(name, name) for name in ("tpe", "random", "grid", "cmaes")]
 GOALS = [(name, name) for name in ("minimize", "maximize")]
+MAX_FILE_LENGTH = 65_536
 ACTIONS = [(name, name) for name in ("pause", "resume", "stop", "delete", "cloneBest")]
 
 
@@ -34,6 +35,19 @@ class CloneBestRequest(serializers.Serializer):
         help_text="behind the script's other arguments",
     )
     resume = serializers.BooleanField(default=True, help_text="from the trial's newest checkpoint")
+
+
+class SweepFileRequest(serializers.Serializer):
+    text = serializers.CharField(
+        max_length=MAX_FILE_LENGTH,
+        trim_whitespace=False,
+        help_text="YAML or JSON: a sweep of ours, a sweep file of Weights & Biases, or an Experiment of Katib",
+    )
+
+
+class SweepFileMeaning(serializers.Serializer):
+    sweep = serializers.DictField(help_text="a body for POST /sweeps; its request may be incomplete")
+    problems = ProblemItem(many=True, help_text="what of the file has no equal here")
 
 
 class SweepTrialCounts(serializers.Serializer):
@@ -107,6 +121,9 @@ class SweepPreview(serializers.Serializer):
         allow_null=True, help_text="trials at most; null: other parts of the budget end it"
     )
     parameters = serializers.ListField(child=serializers.DictField(), help_text="of the first trials")
+    commands = serializers.ListField(
+        child=serializers.CharField(), help_text="how the first trials start an own script; empty without one"
+    )
     request = serializers.DictField(allow_null=True, help_text="of the first trial's task; null: none can be built")
 
 

@@ -5,6 +5,7 @@ from apps.sweeps.api import views
 urlpatterns = [
     path("sweeps", views.SweepsView.as_view()),
     path("sweeps/preview", views.SweepPreviewView.as_view()),
+    path("sweeps/read-file", views.SweepFileView.as_view()),
     path("sweeps/<str:sweep_id>", views.SweepView.as_view()),
     path("sweeps/<str:sweep_id>/pause", views.SweepPauseView.as_view()),
     path("sweeps/<str:sweep_id>/resume", views.SweepResumeView.as_view()),

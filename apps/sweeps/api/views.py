@@ -4,11 +4,13 @@ from typing import Any
 
 from apps.accounts.models import Role
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
-from apps.common.errors import ProblemsError
+from apps.common.errors import ApiError, ProblemsError
 from apps.sweeps import presenters, selectors
 from apps.sweeps.api import serializers
 from apps.sweeps.services import lifecycle
+from fermi.sweeps.documents import convert_document
 from fermi.sweeps.spec import SweepRequest
+from fermi.yaml_documents import YamlDocumentError, read_object
 
 
 class SweepsView(APIView):
@@ -29,6 +31,17 @@ class SweepPreviewView(APIView):
     def post(self, request: Request, body: SweepRequest, wrong: list[Any]) -> Data:
         """Return what a sweep would do, and all that is wrong with it. Nothing is stored."""
         return presenters.serialize_preview(lifecycle.preview_sweep(request.user, _read_body(request, wrong)))
+
+
+class SweepFileView(APIView):
+    @operation("readSweepFile", body=serializers.SweepFileRequest, data=serializers.SweepFileMeaning)
+    def post(self, request: Request, body: Body) -> Data:
+        """Return the sweep that a pasted file describes. Nothing is stored. 400 for a text that is no such file."""
+        try:
+            sweep, problems = convert_document(read_object(body["text"]))
+        except YamlDocumentError as refused:
+            raise ApiError(400, refused.code, "text", **refused.params) from refused
+        return presenters.serialize_file(sweep, problems)
 
 
 class SweepView(APIView):

@@ -22,21 +22,25 @@ from fermi.sweeps import search
 from fermi.sweeps.decision import SweepState
 from fermi.sweeps.space import Value, count_grid
 from fermi.sweeps.spec import MAX_TRIALS, SweepSpec, load_spec, parse_sweep
-from fermi.sweeps.trial_request import build_trial_request, uses_arguments
+from fermi.sweeps.trial_request import build_trial_request, format_command, uses_arguments
 
 PREVIEWED_TRIALS = 10
 PREVIEW_SWEEP = "sweep-preview"
+MAX_COMMAND_LENGTH = 4_000
+"""Characters of a command that a preview shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPreview:
     """What a sweep would do. `count`: how many trials there are at most, None where only other parts of the budget end
-    it; `parameters`: of the first trials, as long as there are no results; `request`: of the first trial's task."""
+    it; `parameters`: of the first trials, as long as there are no results; `commands`: how those start an own script;
+    `request`: of the first trial's task."""
 
     problems: Sequence[Problem]
     warnings: Sequence[Problem] = ()
     count: int | None = None
     parameters: Sequence[dict[str, Value]] = ()
+    commands: Sequence[str] = ()
     request: Mapping[str, Any] | None = None
     project: str | None = None
 
@@ -57,11 +61,13 @@ def preview_sweep(user: User, body: Mapping[str, Any]) -> SweepPreview:
     if request.get("entrypoint") and not uses_arguments(spec.request, sorted(names)):
         warnings.append(Problem("request.entrypoint.args", "SWEEP_ARGUMENTS_UNUSED"))
     project = draft.choice.project
+    chosen = _list_first(spec)
     return SweepPreview(
         problems,
         warnings,
         _count_trials(spec),
-        _list_first(spec),
+        chosen,
+        _list_commands(spec, chosen),
         request,
         project.pk if project else None,
     )
@@ -185,6 +191,13 @@ def _count_trials(spec: SweepSpec) -> int | None:
     if spec.method == "grid":
         return min(count_grid(spec.space, MAX_TRIALS + 1), spec.max_trials)
     return spec.budget.trials
+
+
+def _list_commands(spec: SweepSpec, chosen: Sequence[Mapping[str, Value]]) -> list[str]:
+    """Return how trials with these parameters start an own script; nothing without one."""
+    requests = [_build_request(spec, PREVIEW_SWEEP, number, one) for number, one in enumerate(chosen)]
+    commands = [format_command(request)[:MAX_COMMAND_LENGTH] for request in requests]
+    return commands if any(commands) else []
 
 
 def _list_first(spec: SweepSpec) -> list[dict[str, Value]]:

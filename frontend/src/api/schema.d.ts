@@ -2343,6 +2343,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sweeps/read-file": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Return the sweep that a pasted file describes. Nothing is stored. 400 for a text that is no such file. */
+        post: operations["readSweepFile"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/task-templates": {
         parameters: {
             query?: never;
@@ -7946,6 +7963,23 @@ export interface components {
             code: number;
             message: string;
         };
+        SweepFileMeaning: {
+            /** @description a body for POST /sweeps; its request may be incomplete */
+            sweep: {
+                [key: string]: unknown;
+            };
+            /** @description what of the file has no equal here */
+            problems: components["schemas"]["ProblemItem"][];
+        };
+        SweepFileMeaningEnvelope: {
+            data: components["schemas"]["SweepFileMeaning"];
+            code: number;
+            message: string;
+        };
+        SweepFileRequest: {
+            /** @description YAML or JSON: a sweep of ours, a sweep file of Weights & Biases, or an Experiment of Katib */
+            text: string;
+        };
         SweepImportance: {
             /** @description completed ones, from which it was computed */
             trials: number;
@@ -8010,6 +8044,8 @@ export interface components {
             parameters: {
                 [key: string]: unknown;
             }[];
+            /** @description how the first trials start an own script; empty without one */
+            commands: string[];
             /** @description of the first trial's task; null: none can be built */
             request: {
                 [key: string]: unknown;
@@ -15721,6 +15757,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SweepPreviewEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    readSweepFile: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SweepFileRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SweepFileMeaningEnvelope"];
                 };
             };
             default: {

@@ -1,9 +1,8 @@
 """Input of users: requests in YAML or JSON files, and KEY=VALUE arguments."""
 
 import json
-import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,24 +11,7 @@ import yaml
 
 from fermi.cli.texts import _
 from fermi.comments import Comment, find_comment
-
-
-class _YamlLoader(yaml.SafeLoader):
-    """YAML loader with JSON's types (YAML 1.2): `on` and `2026-01-01` are text, `1e-4` is a number."""
-
-
-_add_resolver: Callable[..., None] = _YamlLoader.add_implicit_resolver
-_YamlLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag.rpartition(":")[2] in {"null", "merge"}]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_add_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), list("tf"))
-_add_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9]\d*)$"), list("-+0123456789"))
-_add_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?$"),
-    list("-+.0123456789"),
-)
+from fermi.yaml_documents import load_yaml
 
 
 def _read_mapping(file: TextIO, name: str) -> dict[str, Any]:
@@ -37,7 +19,7 @@ def _read_mapping(file: TextIO, name: str) -> dict[str, Any]:
         text = file.read()
         if comment := _find_json_comment(text):
             raise click.UsageError(_("FILE_HAS_COMMENT", file=name, line=comment.line, comment=comment.text))
-        found = yaml.load(text, _YamlLoader)
+        found = load_yaml(text)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise click.UsageError(_("FILE_NOT_YAML", file=name, why=error)) from error
     if not isinstance(found, dict):

@@ -2718,6 +2718,13 @@ class SummaryRequest(TypedDict):
 SweepAction: TypeAlias = Literal["pause", "resume", "stop", "delete", "cloneBest"]
 
 
+class SweepFileRequest(TypedDict):
+    text: str
+    """
+    YAML or JSON: a sweep of ours, a sweep file of Weights & Biases, or an Experiment of Katib
+    """
+
+
 class SweepImportance(TypedDict):
     trials: int
     """
@@ -5419,6 +5426,17 @@ class ScheduleRunItem(TypedDict):
     decidedAt: str
 
 
+class SweepFileMeaning(TypedDict):
+    sweep: dict[str, Any]
+    """
+    a body for POST /sweeps; its request may be incomplete
+    """
+    problems: list[ProblemItem]
+    """
+    what of the file has no equal here
+    """
+
+
 class SweepItem(TypedDict):
     id: str
     name: str
@@ -5459,6 +5477,10 @@ class SweepPreview(TypedDict):
     parameters: list[dict[str, Any]]
     """
     of the first trials
+    """
+    commands: list[str]
+    """
+    how the first trials start an own script; empty without one
     """
     request: dict[str, Any] | None
     """

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fermi.jobs.spec import Problem
+from fermi.sweeps.spec import MAX_STEPS
 from fermi.sweeps.trial_request import ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD
 
 DEFAULT_NAME = "sweep"
 DEFAULT_BRACKETS, MAX_BRACKETS = 4, 20
+MAX_REDUCTION = 100
 MAX_EXPONENT = 600
 _WANDB_KEYS = {
     "method", "metric", "parameters", "program", "command", "early_terminate", "run_cap", "name", "description",
@@ -121,11 +123,12 @@ def _convert_hyperband(found: Any) -> tuple[dict[str, Any] | None, list[Problem]
     rule = _as_mapping(found)
     if rule.get("type") != "hyperband":
         return None, [_refuse("early_terminate.type", rule.get("type"))]
-    reduction = int(_to_number(rule.get("eta", 3)) or 3)
-    low, high = _to_number(rule.get("min_iter")), _to_number(rule.get("max_iter"))
-    brackets = min(int(_to_number(rule.get("s")) or DEFAULT_BRACKETS), MAX_BRACKETS)
+    reduction = _to_whole(rule.get("eta"), 3, low=2, high=MAX_REDUCTION)
+    brackets = _to_whole(rule.get("s"), DEFAULT_BRACKETS, low=1, high=MAX_BRACKETS)
+    low, high = rule.get("min_iter"), _to_number(rule.get("max_iter"))
     if low is not None:
-        last = low * reduction**brackets if high is None else high
+        low = _to_whole(low, 1)
+        last = min(low * reduction**brackets, MAX_STEPS) if high is None else high
         return {"method": "asha", "minSteps": low, "maxSteps": last, "reduction": reduction}, []
     if high is None:
         return None, [_refuse("early_terminate", "min_iter, max_iter")]
@@ -212,13 +215,13 @@ def _convert_median(stopping: Mapping[str, Any]) -> tuple[dict[str, Any] | None,
     if stopping.get("algorithmName") != "medianstop":
         return None, [_refuse("spec.earlyStopping.algorithmName", stopping.get("algorithmName"))]
     settings = {
-        _as_mapping(one).get("name"): _to_number(_as_mapping(one).get("value"))
+        str(_as_mapping(one).get("name")): _as_mapping(one).get("value")
         for one in _as_list(stopping.get("algorithmSettings"))
     }
     return {
         "method": "median",
-        "startTrials": int(settings.get("min_trials_required") or 3),  # Katib's defaults
-        "minSteps": int(settings.get("start_step") or 4),
+        "startTrials": _to_whole(settings.get("min_trials_required"), 3),  # Katib's defaults
+        "minSteps": _to_whole(settings.get("start_step"), 4),
         "interval": 1,
     }, []
 
@@ -226,7 +229,8 @@ def _convert_median(stopping: Mapping[str, Any]) -> tuple[dict[str, Any] | None,
 def _find_katib_command(template: Mapping[str, Any]) -> list[str]:
     """Return the command of the trial's first container, with its parameters in braces."""
     references = {
-        one.get("name"): one.get("reference") for one in map(_as_mapping, _as_list(template.get("trialParameters")))
+        str(one.get("name")): one.get("reference")
+        for one in map(_as_mapping, _as_list(template.get("trialParameters")))
     }
     container = _find_container(template.get("trialSpec"))
     words = [*_as_list(container.get("command")), *_as_list(container.get("args"))]
@@ -247,7 +251,7 @@ def _refuse(part: str, found: Any) -> Problem:
 
 
 def _to_number(value: Any) -> float | int | None:
-    """Return a number that may be written as a text."""
+    """Return a finite number that may be written as a text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value if isinstance(value, int) or math.isfinite(value) else None
     try:
@@ -257,6 +261,12 @@ def _to_number(value: Any) -> float | int | None:
     if not math.isfinite(number):
         return None
     return int(number) if number.is_integer() and re.fullmatch(r"[-+]?\d+", str(value).strip()) else number
+
+
+def _to_whole(value: Any, default: int, low: int = 1, high: int = MAX_STEPS) -> int:
+    """Return a whole number within bounds."""
+    number = _to_number(value)
+    return default if not number else int(min(max(number, low), high))
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:

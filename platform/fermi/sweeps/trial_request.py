@@ -8,6 +8,7 @@ read them.
 """
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -93,6 +94,17 @@ def fill_words(words: Sequence[Any], names: Sequence[str], chosen: Mapping[str, 
     return filled
 
 
+def format_command(request: Mapping[str, Any]) -> str:
+    """Return what an own script of a trial's request is started with, as in a shell; empty without a script."""
+    entrypoint = _as_mapping(request.get("entrypoint"))
+    words = [*_as_words(entrypoint.get("command")), *_as_words(entrypoint.get("args"))]
+    if script := entrypoint.get("script"):
+        words = [str(script), *words]
+    elif module := entrypoint.get("module"):
+        words = ["-m", str(module), *words]
+    return shlex.join(words) if entrypoint else ""
+
+
 def make_variable(name: str) -> str:
     """Return the variable that has the parameter: FERMI_PARAM_LR of `lr`."""
     return VARIABLE_PREFIX + re.sub(r"[^A-Z0-9]+", "_", name.upper())
@@ -101,6 +113,10 @@ def make_variable(name: str) -> str:
 def format_value(value: Value) -> str:
     """Return the value as a script's argument: numbers as Python writes them, true and false in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _as_words(value: Any) -> list[str]:
+    return [str(word) for word in value] if isinstance(value, list | tuple) else []
 
 
 def _as_mapping(value: Any) -> Mapping[str, Any]:

@@ -205,3 +205,17 @@ def test_a_request_of_its_own_comes_before_what_the_sweeps_file_says() -> None:
         **found["entrypoint"], "resume": resume,
     }  # fmt: skip
     assert merge_requests(None, {"taskName": "b"}) == {"taskName": "b"}
+
+
+@pytest.mark.parametrize("odd", ["inf", "nan", 0, -3, 0.5, 1e308, "1e999", [], {}, "x", True])
+def test_odd_numbers_of_a_file_are_left_to_the_checks_of_a_sweep(odd: Any) -> None:
+    for name in ("eta", "s", "min_iter", "max_iter"):
+        stop = {"type": "hyperband", "max_iter": 27, name: odd}
+        parse_sweep(convert_document({**WANDB, "early_terminate": stop})[0])
+    stopping = {
+        "algorithmName": "medianstop",
+        "algorithmSettings": [{"name": "start_step", "value": odd}, {"name": odd, "value": "1"}],
+    }
+    template = {"trialParameters": [{"name": odd, "reference": odd}]}
+    spec = {**KATIB["spec"], "earlyStopping": stopping, "trialTemplate": template, "parallelTrialCount": odd}
+    parse_sweep(convert_document({**KATIB, "spec": spec})[0])

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fermi.sweeps.trial_request import build_trial_request, fill_words, uses_arguments
+from fermi.sweeps.trial_request import build_trial_request, fill_words, format_command, uses_arguments
 
 NAMES = ["lr", "layers", "nesterov", "momentum"]
 CHOSEN = {"lr": 1e-05, "layers": 4, "nesterov": True}
@@ -50,3 +50,12 @@ def test_a_script_that_gets_no_parameter_by_its_arguments_is_known() -> None:
     assert not uses_arguments({"entrypoint": {"script": "t.py", "args": ["{other}"]}}, NAMES)
     assert not uses_arguments({"entrypoint": {"script": "t.py"}}, NAMES)
     assert not uses_arguments({}, NAMES)
+
+
+def test_a_command_shows_what_an_own_script_is_started_with() -> None:
+    entry = {"script": "train.py", "args": ["--lr={lr}", "--name", "a b"]}
+    assert format_command(build(entrypoint=entry)) == "train.py --lr=1e-05 --name 'a b'"
+    assert format_command({"entrypoint": {"module": "pkg.train", "args": ["x"]}}) == "-m pkg.train x"
+    assert format_command({"entrypoint": {"command": ["torchrun", "t.py"], "args": ["x"]}}) == "torchrun t.py x"
+    for broken in ({}, {"entrypoint": None}, {"entrypoint": 5}, {"entrypoint": {"args": 5, "command": "x"}}):
+        assert format_command(broken) == ""
