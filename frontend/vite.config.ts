@@ -8,6 +8,9 @@ const platform = { target: process.env.FERMI_URL ?? "http://127.0.0.1:8000", cha
 
 /** What several pages may use, but for what is large and few use. */
 const SHARED = /src\/(api|app|lib|ui)\/(?!terminal|machines|hosted|palette)|src\/pages|lucide-react|radix-ui/;
+/** What two pages around runs have in common, each a small file otherwise. */
+const RUNS_SHARED =
+  /src\/pages\/runs\/(columns|note-dialog|tag-cell)|src\/ui\/(bulk-results|markdown|metric-picker)|src\/lib\/(download|markdown)|src\/api\/compare/;
 
 export default defineConfig({
   plugins: [react(), tailwindcss()],
@@ -32,6 +35,7 @@ export default defineConfig({
             { name: "frame", test: /src/, tags: ["$initial"], priority: 3 },
             { name: "charts", test: /uplot|src\/(api|ui)\/telemetry/, minShareCount: 2, priority: 2.5 },
             { name: "shared", test: SHARED, minShareCount: 3, priority: 2 },
+            { name: "runs-shared", test: RUNS_SHARED, minShareCount: 2, priority: 1 },
           ],
         },
       },

@@ -1,12 +1,9 @@
-import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import { MAX_METRICS, type RunComparison } from "@/api/compare";
-import { cx } from "@/lib/cx";
 import { Button } from "@/ui/button";
+import { MetricPicker } from "@/ui/metric-picker";
 import { AXES, MAX_SMOOTHING, type View } from "./view";
 
-/** From so many metrics on, their names can be searched. */
-const MANY_METRICS = 12;
 /** Of machines: those that explain the speed of most runs. */
 const MACHINE_METRICS = [
   "machine.gpu",
@@ -26,15 +23,8 @@ interface ControlsProps {
 /** What is drawn, and how. */
 export function Controls({ comparison, chosen, view, onChange }: ControlsProps) {
   const { t } = useTranslation();
-  const [search, setSearch] = useState("");
   const names = comparison.metrics.map(({ name }) => name);
   const all = [...names, ...MACHINE_METRICS.filter((name) => comparison.machine.includes(name))];
-  const matches = (name: string) => name.toLowerCase().includes(search.toLowerCase());
-  const listed = [...new Set([...all, ...chosen])].filter((name) => chosen.includes(name) || matches(name));
-  const toggle = (name: string) => {
-    const metrics = chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name];
-    if (metrics.length > 0 && metrics.length <= MAX_METRICS) onChange({ metrics });
-  };
   const differing = comparison.parameters.filter(({ differs }) => differs).map(({ name }) => name);
   const groups = view.group && !differing.includes(view.group) ? [view.group, ...differing] : differing;
   return (
@@ -104,38 +94,11 @@ export function Controls({ comparison, chosen, view, onChange }: ControlsProps) 
           </Button>
         )}
       </div>
-      {all.length >= MANY_METRICS && (
-        <input
-          type="search"
-          aria-label={t("task.findMetrics")}
-          placeholder={t("task.findMetrics")}
-          className="control sm:w-64"
-          value={search}
-          onChange={({ target }) => setSearch(target.value)}
-        />
-      )}
-      <div
-        role="group"
-        aria-label={t("task.chooseMetrics")}
-        className="flex max-h-40 flex-wrap gap-1.5 overflow-y-auto"
-      >
-        {listed.map((name) => (
-          <button
-            key={name}
-            type="button"
-            aria-pressed={chosen.includes(name)}
-            onClick={() => toggle(name)}
-            className={cx(
-              "max-w-full truncate rounded-full border px-2.5 py-0.5 text-xs",
-              chosen.includes(name)
-                ? "border-accent-line/40 bg-accent-soft font-medium text-accent-ink"
-                : "text-muted hover:text-ink",
-            )}
-          >
-            {name}
-          </button>
-        ))}
-      </div>
+      <MetricPicker
+        names={all}
+        chosen={chosen}
+        onChange={(metrics) => metrics.length > 0 && metrics.length <= MAX_METRICS && onChange({ metrics })}
+      />
     </div>
   );
 }

@@ -10,6 +10,7 @@ import { cx } from "@/lib/cx";
 import { formatNumber, formatInteger } from "@/lib/format";
 import { Card } from "@/ui/card";
 import { EmptyState } from "@/ui/empty-state";
+import { MetricPicker } from "@/ui/metric-picker";
 import { Chart, type Line, type Mark } from "./chart";
 import { buildSeries, findLossName, groupSources, isValidationLoss, listMetricNames, smoothPoints } from "./series";
 import { getSourceLabel } from "./sources";
@@ -18,8 +19,6 @@ const LogPatterns = lazy(() => withPageTexts(import("./log-patterns")));
 
 const NO_PATTERNS: LogPattern[] = [];
 const THROUGHPUT = "tokens_per_s";
-/** From so many metrics on, their names can be searched. */
-const MANY_METRICS = 12;
 /** Curves of one metric from different sources. */
 const SOURCE_COLORS = ["--curve-2", "--curve-3", "--curve-4", "--curve-5"];
 /** Number of ranges without finite values that are marked, the newest. */
@@ -46,49 +45,21 @@ export function Charts({ task, metrics, loading }: ChartsProps) {
   const names = loss === undefined ? all : all.filter((name) => !isValidationLoss(name));
   const [changed, setChosen] = useState<string[]>();
   const chosen = changed ?? chooseMetrics(names, loss);
-  const [search, setSearch] = useState("");
   const [view, setView] = useState<View>({ smoothing: 0, log: false });
   const shown = names.filter((name) => chosen.includes(name));
-  const listed = names.filter((name) => chosen.includes(name) || name.toLowerCase().includes(search.toLowerCase()));
-  const toggle = (name: string) =>
-    setChosen(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name]);
   return (
     <Card title={t("task.charts")} aside={names.length > 0 && <Controls view={view} onChange={setView} />}>
       {names.length === 0 ? (
         <div className={cx(loading && "min-h-84")}>{!loading && <EmptyState title={t("task.noMetrics")} />}</div>
       ) : (
         <>
-          {names.length >= MANY_METRICS && (
-            <input
-              type="search"
-              aria-label={t("task.findMetrics")}
-              placeholder={t("task.findMetrics")}
-              className="control mb-2 sm:w-64"
-              value={search}
-              onChange={({ target }) => setSearch(target.value)}
+          <div className="mb-3">
+            <MetricPicker
+              names={names}
+              chosen={chosen}
+              labelOf={(name) => getMetricLabel(t, name, loss)}
+              onChange={setChosen}
             />
-          )}
-          <div
-            role="group"
-            aria-label={t("task.chooseMetrics")}
-            className="mb-3 flex max-h-40 flex-wrap gap-1.5 overflow-y-auto"
-          >
-            {listed.map((name) => (
-              <button
-                key={name}
-                type="button"
-                aria-pressed={chosen.includes(name)}
-                onClick={() => toggle(name)}
-                className={cx(
-                  "max-w-full truncate rounded-full border px-2.5 py-0.5 text-xs",
-                  chosen.includes(name)
-                    ? "border-accent-line/40 bg-accent-soft font-medium text-accent-ink"
-                    : "text-muted hover:text-ink",
-                )}
-              >
-                {getMetricLabel(t, name, loss)}
-              </button>
-            ))}
           </div>
           <div className={cx("grid gap-4", shown.length > 1 && "xl:grid-cols-2")}>
             {shown.map((name) => (
