@@ -53,6 +53,24 @@ export function Basics({ draft, problems, onChange, missingArguments, resumeProp
             />
           )}
         </Field>
+        <Field
+          label={t("create.tags")}
+          hint={t("create.tagsHint")}
+          error={getProblemText(problems, "tags")}
+          className="sm:col-span-2"
+        >
+          {(wiring) => (
+            <input
+              {...wiring}
+              name="tags"
+              className="control"
+              autoComplete="off"
+              placeholder={t("create.tagsPlaceholder")}
+              value={draft.tags}
+              onChange={({ target }) => onChange({ tags: target.value })}
+            />
+          )}
+        </Field>
         <RadioGroup
           legend={t("create.what")}
           name="what"

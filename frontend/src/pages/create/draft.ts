@@ -29,6 +29,8 @@ const DEFAULT_SETTINGS: FrameworkSettings = { strategy: {}, options: {} };
 /** The form's state: texts where a person types. */
 export interface Draft {
   taskName: string;
+  /** Separated by commas. */
+  tags: string;
   /** A model with the platform's trainer, or the user's own script. */
   what: "model" | "script";
   datasetId: string;
@@ -102,6 +104,7 @@ export interface UnknownFields {
 
 export const EMPTY_DRAFT: Draft = {
   taskName: "",
+  tags: "",
   what: "model",
   datasetId: "",
   datasetVersionId: "",
@@ -137,7 +140,7 @@ export const EMPTY_DRAFT: Draft = {
 
 /** Fields of the request, and of its `distributedConfig`, that the form shows. */
 const SHOWN_FIELDS = [
-  ...["taskName", "datasetId", "datasetVersionId", "modelId", "launchMode", "projectId", "preemptible"],
+  ...["taskName", "tags", "datasetId", "datasetVersionId", "modelId", "launchMode", "projectId", "preemptible"],
   ...["environmentIds", "distributedConfig", "newEnvironments", "spareEnvironmentIds", "code", "entrypoint"],
   ...["hyperparameters", "env", "secretEnv"],
   ...TEXT_FIELDS,
@@ -231,6 +234,7 @@ export function parseHyperparameters(draft: Draft): Record<string, unknown> {
 export function buildRequest(draft: Draft, frameworks: Framework[]): CreateRequest {
   const hyperparameters = parseHyperparameters(draft);
   const env = parseVariables(draft.env);
+  const tags = parseTags(draft.tags);
   const secretEnv = Object.fromEntries(
     draft.secrets.filter(({ variable }) => variable.trim()).map(({ variable, secret }) => [variable.trim(), secret]),
   );
@@ -239,6 +243,7 @@ export function buildRequest(draft: Draft, frameworks: Framework[]): CreateReque
   return {
     ...draft.rest.request,
     taskName: draft.taskName,
+    ...(tags.length > 0 && { tags }),
     datasetId: chosen(draft.datasetId),
     datasetVersionId: chosen(draft.datasetVersionId),
     modelId: chosen(draft.modelId),
@@ -263,6 +268,11 @@ export function buildRequest(draft: Draft, frameworks: Framework[]): CreateReque
     ...(!isEmpty(secretEnv) && { secretEnv }),
     ...mapNonEmpty(draft.plain, parseTextField),
   };
+}
+
+/** Returns the tags of a text, each once. */
+export function parseTags(text: string): string[] {
+  return [...new Set(text.split(/[,，\n]/).map((tag) => tag.trim()))].filter(Boolean);
 }
 
 function parseTextField(text: string, name: string): unknown {
@@ -370,7 +380,6 @@ export function setDraftField(draft: Draft, field: string, to: string): Draft {
     : draft;
 }
 
-/** Returns the draft that would send `request`. */
 /** Returns one NAME=value per line. */
 export function formatVariables(variables: Record<string, string>): string {
   return Object.entries(variables)
@@ -378,6 +387,7 @@ export function formatVariables(variables: Record<string, string>): string {
     .join("\n");
 }
 
+/** Returns the draft that would send `request`. */
 export function buildDraft(request: CreateRequest): Draft {
   const config = request.distributedConfig?.enabled === false ? null : request.distributedConfig;
   const selected = config?.nodeIds?.length ? config.nodeIds : (request.environmentIds ?? []);
@@ -386,6 +396,7 @@ export function buildDraft(request: CreateRequest): Draft {
   const text = (value: number | string | null | undefined) => (value == null ? "" : String(value));
   return {
     taskName: text(request.taskName),
+    tags: (request.tags ?? []).join(", "),
     what: request.entrypoint ? "script" : "model",
     datasetId: text(request.datasetId),
     datasetVersionId: text(request.datasetVersionId),

@@ -1,6 +1,6 @@
-import { flushSync } from "react-dom";
 import { CHOICE_FIELDS, TEXT_FIELDS } from "@/api/request-schema";
 import type { Problem } from "@/api/types";
+import { focusNamedControl } from "@/lib/focus-control";
 import type { Draft } from "./draft";
 
 export type ProblemsByField = ReadonlyMap<string, Problem[]>;
@@ -37,6 +37,7 @@ export function getProblemText(problems: ProblemsByField, field: string): string
 
 const PARTS: [prefix: string, part: keyof Draft][] = [
   ["taskName", "taskName"],
+  ["tags", "tags"],
   ["datasetId", "datasetId"],
   ["datasetVersionId", "datasetVersionId"],
   ["modelId", "modelId"],
@@ -59,28 +60,8 @@ export function getFormSection(field: string): keyof Draft {
   return PARTS.find(([prefix]) => field.startsWith(prefix))?.[1] ?? "selected";
 }
 
-/** Opens the tab that contains the control. */
-function openTab(control: HTMLElement): void {
-  const name = control.closest("[role=tabpanel]")?.getAttribute("aria-labelledby");
-  if (name) flushSync(() => document.getElementById(name)?.focus());
-}
-
 /** Fields that share another field's control. */
 const SHARED: Record<string, string> = { "entrypoint.module": "entrypoint.script" };
 
 /** Scrolls to the control of that name, or the nearest that contains it, and focuses it. */
-export function focusControl(form: HTMLFormElement, name: string): void {
-  const controls = [...form.elements].filter((each) => each instanceof HTMLElement) as (HTMLElement & {
-    name?: string;
-  })[];
-  for (let wanted = name; wanted; wanted = wanted.slice(0, Math.max(wanted.lastIndexOf("."), 0))) {
-    const control = controls.find((each) => each.name === (SHARED[wanted] ?? wanted));
-    if (!control) continue;
-    for (let fold = control.closest("details"); fold; fold = fold.parentElement?.closest("details") ?? null)
-      fold.open = true;
-    openTab(control);
-    control.focus();
-    control.scrollIntoView({ block: "center" });
-    return;
-  }
-}
+export const focusControl = (form: HTMLFormElement, name: string) => focusNamedControl(form, name, SHARED);

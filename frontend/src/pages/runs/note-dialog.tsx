@@ -14,9 +14,15 @@ const MAX_NOTE_LENGTH = 20_000;
 /** Lists have this many characters of a note. */
 const SHOWN_NOTE_LENGTH = 200;
 
+/** A run, as far as its note is concerned. */
+interface NotedRun {
+  task: Pick<Run["task"], "taskId" | "taskName">;
+  note: string;
+}
+
 interface NoteDialogProps {
   /** Undefined: closed. */
-  run: Run | undefined;
+  run: NotedRun | undefined;
   mayChange: boolean;
   onClose: () => void;
 }
@@ -37,7 +43,7 @@ export function NoteDialog({ run, mayChange, onClose }: NoteDialogProps) {
 }
 
 interface NoteProps {
-  run: Run;
+  run: NotedRun;
   mayChange: boolean;
   onClose: () => void;
 }

@@ -5,10 +5,11 @@ import { type SubmitEvent, useId, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { changeRun, completionQuery } from "@/api/runs";
 import type { Run } from "@/api/types";
+import { cx } from "@/lib/cx";
 import { Button } from "@/ui/button";
 import { toastError } from "@/ui/errors";
 
-/** Further tags are counted. */
+/** In a row of the table, further tags are counted. */
 const SHOWN_TAGS = 2;
 export const MAX_TAG_LENGTH = 64;
 
@@ -19,15 +20,22 @@ export function useKnownTags(enabled: boolean): string[] {
   return known.data?.items.map(({ text }) => text.trim().replace(/^"(.*)"$/, "$1")) ?? [];
 }
 
+interface TagCellProps {
+  run: { task: Pick<Run["task"], "taskId" | "taskName">; tags: string[] };
+  mayChange: boolean;
+  /** All tags are shown, on several lines. */
+  whole?: boolean;
+}
+
 /** The tags of a run, which members of its project add and remove. */
-export function TagCell({ run: { task, tags }, mayChange }: { run: Run; mayChange: boolean }) {
+export function TagCell({ run: { task, tags }, mayChange, whole = false }: TagCellProps) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const change = useMutation({ ...changeRun(client), onError: (error) => toastError(t, error) });
   const [open, setOpen] = useState(false);
   const list = useId();
   const known = useKnownTags(open);
-  const shown = tags.slice(0, SHOWN_TAGS);
+  const shown = whole ? tags : tags.slice(0, SHOWN_TAGS);
   const rest = tags.length - shown.length;
   const save = (next: string[]) => change.mutate({ id: task.taskId, tags: next });
   const remove = (tag: string) => save(tags.filter((each) => each !== tag));
@@ -40,7 +48,7 @@ export function TagCell({ run: { task, tags }, mayChange }: { run: Run; mayChang
   };
   if (!mayChange && tags.length === 0) return "–";
   return (
-    <div className="flex items-center gap-1 overflow-hidden">
+    <div className={cx("flex items-center gap-1", whole ? "flex-wrap" : "overflow-hidden")}>
       {shown.map((tag) => (
         <TagChip key={tag} tag={tag} onRemove={mayChange ? () => remove(tag) : undefined} />
       ))}

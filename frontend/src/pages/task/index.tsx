@@ -42,6 +42,7 @@ const Terminal = lazy(() => withPageTexts(import("./rank-terminal")));
 const TaskTelemetry = lazy(() => import("./task-telemetry"));
 const Media = lazy(() => withPageTexts(import("./media")));
 const Parameters = lazy(() => withPageTexts(import("./parameters")));
+const TagsAndNote = lazy(() => withPageTexts(import("./tags-and-note")));
 const Outputs = lazy(() => withPageTexts(import("./outputs")));
 
 /** How long the page waits for the first diagnosis. */
@@ -169,6 +170,9 @@ function TaskPage({ task }: { task: Task }) {
           {!wide && ranks}
           <Timeline task={task} />
           <TaskFacts task={task} />
+          <Suspense>
+            <TagsAndNote task={task} />
+          </Suspense>
           <Suspense>
             <Parameters task={task} />
           </Suspense>

@@ -463,3 +463,26 @@ test("how far off a task was from what was expected is said", async () => {
   renderAt("/training/task-1");
   await screen.findByText(/比预期低 50%/);
 });
+
+test("a task shows its tags and its note, and members change both", async () => {
+  const changes: unknown[] = [];
+  platformHandlers.use(
+    http.get(apiUrl("/training-tasks/task-1"), () =>
+      respondWith({ ...task, tags: ["baseline"], note: "**best** so far" }),
+    ),
+    http.get(apiUrl("/runs/complete"), () => respondWith({ from: 0, to: 0, items: [] })),
+    http.patch(apiUrl("/runs/task-1"), async ({ request }) => {
+      changes.push(await request.json());
+      return respondWith({});
+    }),
+  );
+  renderAt("/training/task-1");
+  expect((await screen.findByText("best")).tagName).toBe("STRONG");
+  await userEvent.click(screen.getByRole("button", { name: "移除标签 baseline" }));
+  await waitFor(() => expect(changes).toEqual([{ tags: [] }]));
+  await userEvent.click(screen.getByRole("button", { name: "编辑备注" }));
+  const dialog = within(screen.getByRole("dialog"));
+  await userEvent.type(dialog.getByRole("textbox"), "!");
+  await userEvent.click(dialog.getByRole("button", { name: "保存" }));
+  await waitFor(() => expect(changes.at(-1)).toEqual({ note: "**best** so far!" }));
+});
