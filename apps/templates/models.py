@@ -17,7 +17,8 @@ from apps.common.ids import new_id
 
 class SavedTemplate(models.Model):
     """A request for a task with placeholders, and the parameters that fill them (`apps.templates.placeholders`).
-    `project` None: offered to every project. `version` counts its changes."""
+    `project` None: offered to every project. `version` counts its changes; `last_task`: the newest task that was
+    created from it, by a person or a schedule."""
 
     GOES_WITH_PROJECT = True
 
@@ -30,6 +31,8 @@ class SavedTemplate(models.Model):
     request = models.JSONField()
     parameters = models.JSONField(default=list, blank=True)
     version = models.PositiveIntegerField(default=1)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    last_task = models.CharField(max_length=40, default="", blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()

@@ -24,7 +24,7 @@ from apps.common.errors import ApiError
 from apps.notices.services.incidents import open_incident, resolve_incidents
 from apps.templates import cron, placeholders
 from apps.templates.models import MissedPolicy, OverlapPolicy, RunOutcome, Schedule, ScheduleRun
-from apps.templates.services import schedules
+from apps.templates.services import schedules, templates
 from apps.training import public
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,6 @@ ON_TIME = timedelta(minutes=5)
 """A moment that a pass comes to within this time is not missed."""
 MAX_CAUGHT_UP = 10
 """Most missed moments that are run, the newest ones."""
-MAX_QUEUED = 10
-"""Most moments that wait for an earlier task to end; further ones are skipped."""
 MAX_HISTORY = 100
 """Rows that are kept of a schedule, besides those that wait."""
 MAX_PER_PASS = 200
@@ -219,8 +217,8 @@ def _list_active_tasks(schedule: Schedule) -> list[str]:
 def _queue_run(key: str, claim: pass_claims.PassClaim, schedule: Schedule, run: ScheduleRun, older: str) -> bool:
     """Have the moment wait for an earlier task; skip it where MAX_QUEUED wait already."""
     before = schedule.runs.filter(outcome=RunOutcome.PENDING, moment__lt=run.moment).count()
-    if before >= MAX_QUEUED:
-        params = {"task": older, "high": MAX_QUEUED}
+    if before >= schedules.MAX_QUEUED:
+        params = {"task": older, "high": schedules.MAX_QUEUED}
         return _store_run(key, claim, run, RunOutcome.SKIPPED, "SCHEDULE_QUEUE_FULL", params)
     if (run.code, run.params) != ("SCHEDULE_WAITS", {"task": older}):
         _store_run(key, claim, run, RunOutcome.PENDING, "SCHEDULE_WAITS", {"task": older})
@@ -247,6 +245,8 @@ def _store_run(
         )
         if task:
             Schedule.objects.filter(pk=schedule.pk).update(last_at=run.moment, last_task=task)
+            if schedule.template_id:
+                templates.record_use(schedule.template_id, task)
             resolve_incidents(schedule.pk, FAILED_KIND)
         elif outcome is RunOutcome.FAILED:
             why = {"code": code, "params": params or {}}

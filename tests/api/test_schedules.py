@@ -6,7 +6,9 @@ import pytest
 
 from apps.accounts.models import AuditEvent, Membership, Role
 from apps.common.clock import now
+from apps.templates import schedule_pass
 from apps.templates.models import RunOutcome, Schedule, ScheduleRun
+from apps.templates.services import schedules
 from apps.training.models import Task
 from tests.api.conftest import make_user
 from tests.api.test_tasks_create import changed
@@ -124,3 +126,56 @@ def test_its_history_says_what_became_of_each_moment(viewer, colleague, schedule
     colleague.patch(f"/schedules/{schedule}", {"enabled": False})
     assert ScheduleRun.objects.filter(outcome=RunOutcome.SKIPPED, code="SCHEDULE_PAUSED").count() == 1
     assert not Task.objects.exists()
+
+
+def test_its_owner_and_maintainers_run_it_now_with_the_owners_rights(
+    owner, colleague, viewer, stranger, anonymous, schedule
+):
+    path = f"/schedules/{schedule}/runs"
+    assert viewer.post(path).error == "FORBIDDEN"
+    assert stranger.post(path).error == "NOT_FOUND"
+    assert anonymous.post(path).error == "NOT_AUTHENTICATED"
+    answer = owner.post(path)
+    assert (answer.status, answer.data["outcome"], answer.data["taskId"]) == (201, "pending", None)
+    run = ScheduleRun.objects.get()
+    assert run.owner.username == "colleague"
+    assert schedule_pass.run_due_schedules() == 1
+    task = Task.objects.get()
+    assert task.owner.username == "colleague"
+    shown = colleague.get(f"/schedules/{schedule}").data
+    assert (shown["lastTaskId"], bool(shown["nextAt"])) == (task.pk, True)
+    assert schedule_pass.run_due_schedules() == 0
+    assert colleague.post(path).status == 201
+    schedule_pass.run_due_schedules()
+    items = viewer.get(path).data["items"]
+    assert [(one["outcome"], (one["reason"] or {}).get("code")) for one in items] == [
+        ("skipped", "SCHEDULE_OVERLAP"), ("created", None),
+    ]  # fmt: skip
+
+
+def test_a_schedule_that_is_paused_or_has_too_much_waiting_is_not_run_now(colleague, schedule):
+    path = f"/schedules/{schedule}/runs"
+    for _number in range(schedules.MAX_QUEUED):
+        assert colleague.post(path).status == 201
+    assert colleague.post(path).error == "SCHEDULE_RUNS_WAIT"
+    colleague.patch(f"/schedules/{schedule}", {"enabled": False})
+    answer = colleague.post(path)
+    assert (answer.status, answer.error) == (409, "SCHEDULE_NOT_RUNNING")
+
+
+def test_a_template_knows_its_last_use_and_its_schedules(colleague, schedule):
+    saved = {"name": "t", "projectId": ONE, "request": {**SINGLE, "taskName": "{{name}}"}}
+    saved["parameters"] = [{"name": "name", "type": "string", "default": "x"}]
+    template = colleague.post("/saved-templates", saved).data["id"]
+    shown = colleague.get(f"/saved-templates/{template}").data
+    assert (shown["lastUsedAt"], shown["lastTaskId"]) == (None, None)
+    task = colleague.post(f"/saved-templates/{template}/tasks").data["taskId"]
+    assert colleague.get(f"/saved-templates/{template}").data["lastTaskId"] == task
+    body = {**BODY, "name": "by template", "request": None, "templateId": template}
+    made = colleague.post("/schedules", body).data["id"]
+    assert colleague.get("/schedules", template=template).ids == [made]
+    colleague.post(f"/schedules/{made}/runs")
+    schedule_pass.run_due_schedules()
+    shown = colleague.get(f"/saved-templates/{template}").data
+    assert shown["lastTaskId"] == colleague.get(f"/schedules/{made}").data["lastTaskId"] != task
+    assert shown["lastUsedAt"]

@@ -44,6 +44,7 @@ class ScheduleCreateRequest(ScheduleChangeRequest):
 
 class ScheduleQuery(PageQuery):
     project = KeyField(required=False, allow_blank=True)
+    template = KeyField(required=False, allow_blank=True, help_text="those that run this saved template")
     ordering = OrderingField("name", name="name", createdAt="created_at", nextAt="next_at")
 
 
@@ -104,6 +105,8 @@ class SchedulesView(APIView):
         rows = access.filter_visible(Schedule.objects.select_related("owner", "template"), request.user)
         if project := query.get("project"):
             rows = rows.filter(project=project)
+        if template := query.get("template"):
+            rows = rows.filter(template=template)
         if words := query["search"]:
             rows = rows.filter(name__icontains=words)
         return paginate_rows(rows, query, lambda row: serialize_schedule(request, row))
@@ -149,6 +152,12 @@ class ScheduleRunsView(APIView):
         if outcomes := query.get("outcome"):
             rows = rows.filter(outcome__in=outcomes)
         return paginate_rows(rows, query, _serialize_run)
+
+    @operation("runSchedule", data=ScheduleRunItem, status=201)
+    def post(self, request: Request, schedule_id: str) -> Data:
+        """Run a schedule now, besides its moments (a maintainer, or its owner): its task is created within seconds,
+        with the owner's rights and by the policy for overlaps. 409 while it is paused, or while ten moments wait."""
+        return _serialize_run(schedules.run_schedule(request.user, schedules.get_schedule(request.user, schedule_id)))
 
 
 def serialize_schedule(request: Request, row: Schedule) -> dict[str, Any]:

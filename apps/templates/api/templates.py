@@ -95,6 +95,8 @@ class SavedTemplateItem(serializers.Serializer):
     request = serializers.JSONField()
     parameters = TemplateParameter(many=True)
     version = serializers.IntegerField(help_text="counts its changes")
+    lastUsedAt = serializers.DateTimeField(allow_null=True, help_text="when a task was last created from it")
+    lastTaskId = serializers.CharField(allow_null=True)
     createdBy = serializers.CharField(help_text="empty: the user was deleted")
     createdAt = serializers.DateTimeField()
     updatedAt = serializers.DateTimeField()
@@ -217,6 +219,8 @@ def serialize_template(request: Request, row: SavedTemplate) -> dict[str, Any]:
         "request": row.request,
         "parameters": [_serialize_parameter(one) for one in row.parameters],
         "version": row.version,
+        "lastUsedAt": row.last_used_at,
+        "lastTaskId": row.last_task or None,
         "createdBy": row.created_by.username if row.created_by else "",
         "createdAt": row.created_at,
         "updatedAt": row.updated_at,

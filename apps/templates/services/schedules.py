@@ -14,12 +14,14 @@ from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_row_limit
 from apps.notices.services.incidents import resolve_incidents
 from apps.templates import cron
-from apps.templates.models import RunOutcome, SavedTemplate, Schedule
+from apps.templates.models import RunOutcome, SavedTemplate, Schedule, ScheduleRun
 from apps.templates.services import templates
 from apps.training import public
 from fermi.jobs.spec import Problem
 
 STOPPED_KIND = "schedule_stopped"
+MAX_QUEUED = 10
+"""Most moments that wait, for an earlier task to end or for the next pass."""
 _CONTENT = frozenset({"template_id", "values", "request"})
 """What a schedule runs: whoever changes it is its owner from then on, as their rights are used."""
 _TIMES = frozenset({"cron", "zone", "enabled"})
@@ -48,6 +50,25 @@ def change_schedule(user: User, schedule: Schedule, values: Mapping[str, Any]) -
     if _TIMES & values.keys():
         columns |= {"next_at", "due_at", "stopped", "stopped_params"}
     return _save_schedule(user, schedule, "schedule.change", columns, fields=sorted(values))
+
+
+@transaction.atomic
+def run_schedule(user: User, schedule: Schedule) -> ScheduleRun:
+    """Have the next pass create a task of the schedule as at any moment: with its owner's rights, by its policy for
+    overlaps (its owner, or a maintainer). Return the moment's row. Raises ApiError."""
+    require_schedule_role(user, schedule)
+    locked = Schedule.objects.select_for_update(of=("self",)).filter(pk=schedule.pk).first()
+    if locked is None:
+        raise ApiError(404, "NOT_FOUND")
+    if not locked.enabled:
+        raise ApiError(409, "SCHEDULE_NOT_RUNNING", name=locked.name)
+    if locked.runs.filter(outcome=RunOutcome.PENDING).count() >= MAX_QUEUED:
+        raise ApiError(409, "SCHEDULE_RUNS_WAIT", name=locked.name, high=MAX_QUEUED)
+    moment = now()
+    run = locked.runs.create(owner_id=locked.owner_id, moment=moment, outcome=RunOutcome.PENDING, decided_at=moment)
+    Schedule.objects.filter(pk=locked.pk).update(due_at=moment)
+    audit.record_event(user, "schedule.run", locked.pk, project=locked.project_id, name=locked.name)
+    return run
 
 
 @transaction.atomic

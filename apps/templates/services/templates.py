@@ -19,6 +19,9 @@ from fermi.jobs import credentials
 from fermi.jobs.spec import Problem
 from fermi.planning.request import parse_request
 
+_CHANGED_COLUMNS = ("name", "description", "request", "parameters", "version", "updated_at")
+"""Columns that a change writes; the others may be written by tasks meanwhile."""
+
 
 @dataclass(frozen=True, slots=True)
 class FilledRequest:
@@ -63,7 +66,7 @@ def change_template(user: User, template: SavedTemplate, values: Mapping[str, An
     require_template_role(user, template)
     _set_values(template, values)
     template.version += 1
-    return _save_template(user, template, "saved-template.change", fields=sorted(values))
+    return _save_template(user, template, "saved-template.change", _CHANGED_COLUMNS, fields=sorted(values))
 
 
 @transaction.atomic
@@ -113,9 +116,16 @@ def create_task(
     if filled.problems:
         raise ProblemsError(_collect_problems(user, template, filled))
     try:
-        return public.submit_request(user, filled.request, key)
+        task = public.submit_request(user, filled.request, key)
     except ProblemsError as error:
         raise ProblemsError(placeholders.name_parameters(error.problems, template.request)) from None
+    record_use(template.pk, task.pk)
+    return task
+
+
+def record_use(template_id: str, task_id: str) -> None:
+    """Store that a task was created from a template."""
+    SavedTemplate.objects.filter(pk=template_id).update(last_used_at=now(), last_task=task_id)
 
 
 def preview_task(
@@ -208,10 +218,13 @@ def _place_parameter(
     return dict(request), parameter
 
 
-def _save_template(user: User, template: SavedTemplate, action: str, **told: Any) -> SavedTemplate:
+def _save_template(
+    user: User, template: SavedTemplate, action: str, columns: Sequence[str] | None = None, **told: Any
+) -> SavedTemplate:
+    """Save a template, only its `columns` where there are some. Raises ApiError 409 where the name is taken."""
     try:
         with transaction.atomic():
-            template.save()
+            template.save(update_fields=columns)
             audit.record_event(user, action, template.pk, project=template.project_id, name=template.name, **told)
     except IntegrityError:
         raise ApiError(409, "TEMPLATE_NAME_TAKEN", "name", name=template.name) from None

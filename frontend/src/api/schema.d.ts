@@ -2164,7 +2164,11 @@ export interface paths {
         /** @description List the newest moments of a schedule and what became of each. */
         get: operations["listScheduleRuns"];
         put?: never;
-        post?: never;
+        /**
+         * @description Run a schedule now, besides its moments (a maintainer, or its owner): its task is created within seconds,
+         *     with the owner's rights and by the policy for overlaps. 409 while it is paused, or while ten moments wait.
+         */
+        post: operations["runSchedule"];
         delete?: never;
         options?: never;
         head?: never;
@@ -7516,6 +7520,12 @@ export interface components {
             parameters: components["schemas"]["TemplateParameter"][];
             /** @description counts its changes */
             version: number;
+            /**
+             * Format: date-time
+             * @description when a task was last created from it
+             */
+            lastUsedAt: string | null;
+            lastTaskId: string | null;
             /** @description empty: the user was deleted */
             createdBy: string;
             /** Format: date-time */
@@ -7720,6 +7730,11 @@ export interface components {
             reason: components["schemas"]["ScheduleReason"] | null;
             /** Format: date-time */
             decidedAt: string;
+        };
+        ScheduleRunItemEnvelope: {
+            data: components["schemas"]["ScheduleRunItem"];
+            code: number;
+            message: string;
         };
         ScheduleRunItemPage: {
             total: number;
@@ -15204,6 +15219,8 @@ export interface operations {
                 pageSize?: number;
                 project?: string;
                 search?: string;
+                /** @description those that run this saved template */
+                template?: string;
             };
             header?: never;
             path?: never;
@@ -15379,6 +15396,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ScheduleRunItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    runSchedule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                schedule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ScheduleRunItemEnvelope"];
                 };
             };
             default: {

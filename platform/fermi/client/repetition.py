@@ -84,6 +84,10 @@ class Schedules:
     def change(self, schedule_id: str, changes: PatchedScheduleChangeRequest) -> ScheduleItem:
         return self._transport.call("PATCH", _path("schedules", schedule_id), json=changes)
 
+    def run(self, schedule_id: str) -> ScheduleRunItem:
+        """Have a task be created now, as at any moment of the schedule."""
+        return self._transport.call("POST", _path("schedules", schedule_id, "/runs"))
+
     def delete(self, schedule_id: str) -> None:
         self._transport.call("DELETE", _path("schedules", schedule_id))
 

@@ -6634,6 +6634,11 @@ class SavedTemplateItem(TypedDict):
     """
     counts its changes
     """
+    lastUsedAt: str | None
+    """
+    when a task was last created from it
+    """
+    lastTaskId: str | None
     createdBy: str
     """
     empty: the user was deleted

@@ -143,7 +143,7 @@ def test_a_moment_waits_for_the_earlier_task(
     for hour in range(2, 20):
         go_to(moved, NOON + timedelta(hours=hour))
     outcomes = [(outcome, code) for _, outcome, code in read_runs(schedule)]
-    assert outcomes.count(("pending", "SCHEDULE_WAITS")) == schedule_pass.MAX_QUEUED
+    assert outcomes.count(("pending", "SCHEDULE_WAITS")) == schedules.MAX_QUEUED
     assert outcomes.count(("skipped", "SCHEDULE_QUEUE_FULL")) == 8
     assert Task.objects.count() == 2
 

@@ -86,6 +86,8 @@ def test_a_schedule_is_added_paused_and_explained(api: FakeApi, command: Command
     assert api.list_requests("PATCH", "/schedules/schedule-1")[0].body == {"enabled": False}
     assert "still going on" in command("schedule", "history", "nights").out
     assert "30 2 * * *" in command("schedule").out
+    api.on("POST", "/schedules/schedule-1/runs", data({**run, "outcome": "pending", "reason": None}, 201))
+    assert "pending" in command("schedule", "run", "nights").out
 
 
 @pytest.mark.parametrize(

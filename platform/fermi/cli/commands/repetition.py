@@ -133,7 +133,9 @@ def _make_parameter_table(found: SavedTemplateItem) -> RenderableType:
 
 
 @command("schedule", _("MORE_SCHEDULE"))
-@click.argument("action", type=click.Choice(["list", "add", "pause", "resume", "remove", "history"]), default="list")
+@click.argument(
+    "action", type=click.Choice(["list", "add", "run", "pause", "resume", "remove", "history"]), default="list"
+)
 @click.argument("name", required=False)
 @click.option("--cron", metavar="CRON", help=_("OPTION_SCHEDULE_CRON"))
 @click.option("--zone", default="UTC", help=_("OPTION_SCHEDULE_ZONE"))
@@ -184,6 +186,9 @@ def schedule(
     if action == "history":
         runs = there.runs(one["id"]).first(MAX_SHOWN_RUNS)
         output.print_result({"items": runs, "total": len(runs)}, session.form, lambda: [_make_run_table(runs)])
+    elif action == "run":
+        run = there.run(one["id"])
+        output.print_result(run, session.form, lambda: [_make_run_table([run])])
     elif action == "remove":
         there.delete(one["id"])
         output.print_message(_("DELETED", id=one["name"]))
