@@ -4,12 +4,13 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
 
 from apps.accounts.models import Membership, Project, User
 from apps.common import clock
@@ -20,6 +21,7 @@ from apps.templates.models import Schedule, ScheduleRun
 from apps.templates.services import schedules
 from apps.training.models import Task
 from apps.training.states import TaskState
+from tests.sampling import stride
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
@@ -229,12 +231,11 @@ def test_only_the_newest_rows_of_its_history_are_kept(
     assert schedule.runs.count() == schedule_pass.MAX_HISTORY
 
 
-def run_until(line: int) -> bool:
-    """Run a pass in a process of its own that dies when the `line`-th line of the modules under test begins; return
-    whether it came to its end before."""
+def run_in_child(prepare: Callable[[], object]) -> bool:
+    """Run a pass in a process of its own, which `prepare` makes die; return whether it came to its end before."""
     connections.close_all()
     if (child := os.fork()) == 0:
-        sys.settrace(make_tracer(line))
+        prepare()
         try:
             schedule_pass.run_due_schedules()
         finally:
@@ -242,19 +243,35 @@ def run_until(line: int) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def make_tracer(line: int) -> Callable[[FrameType, str, Any], Any]:
-    names, left = {str(path) for path in MODULES}, [line]
+def die_at_line(line: int) -> None:
+    """End this process when the `line`-th line of the modules under test begins."""
+    names, left = {str(path) for path in MODULES}, line
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal left
         if frame.f_code.co_filename not in names:
             return None
         if event == "line":
-            left[0] -= 1
-            if not left[0]:
+            left -= 1
+            if not left:
                 os._exit(9)
         return trace
 
-    return trace
+    sys.settrace(trace)
+
+
+def die_at_statement(number: int) -> None:
+    """End this process before its `number`-th statement to the database, whichever module makes it."""
+    left = number
+
+    def count(execute: Any, *arguments: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if not left:
+            os._exit(9)
+        return execute(*arguments)
+
+    connection.execute_wrappers.append(count)
 
 
 @pytest.mark.parametrize(
@@ -264,22 +281,36 @@ def test_a_pass_that_dies_at_any_line_loses_nothing_and_creates_nothing_twice(
     user: User, project: Project, request_body: dict[str, Any], moved: Clock, overlap: str, every: int
 ) -> None:
     schedule = make(user, project, request_body, missed="all", overlap=overlap)
-    line, ended = 1, False
+    assert count_deaths(schedule, moved, die_at_line, 1, every) > 10
+
+
+@pytest.mark.parametrize("overlap", ["allow", "skip", "queue", "stop-older"])
+def test_a_pass_that_dies_at_any_statement_loses_nothing_and_creates_nothing_twice(
+    user: User, project: Project, request_body: dict[str, Any], moved: Clock, overlap: str
+) -> None:
+    schedule = make(user, project, request_body, missed="all", overlap=overlap)
+    assert count_deaths(schedule, moved, die_at_statement, *stride(1, 8)) > 4
+
+
+def count_deaths(schedule: Schedule, moved: Clock, die_at: Callable[[int], None], first: int, every: int) -> int:
+    """Return how many passes over two moments were killed, the first one at `first`, each further one `every` later,
+    until one comes to its end; each moment has one task after the passes that follow, or was skipped once."""
+    place, deaths, ended = first, 0, False
     while not ended:
-        begin = NOON + timedelta(days=line)
+        begin = NOON + timedelta(days=place)
         Task.objects.all().delete()
         ScheduleRun.objects.all().delete()
         Schedule.objects.update(next_at=begin, due_at=begin, claimed_at=None)
         moved.at = begin + timedelta(hours=1, minutes=1)
-        ended = run_until(line)
+        ended = run_in_child(partial(die_at, place))
         for minute in (2, 3):  # the claim of the dead pass lapses
             go_to(moved, begin + timedelta(hours=1, minutes=minute))
-            if overlap == "queue":
+            if schedule.overlap == "queue":
                 end_tasks()
         runs = [(moment[3:], outcome) for moment, outcome, _ in read_runs(schedule)]
-        second = "skipped" if overlap == "skip" else "created"
-        assert runs == [("12:00", "created"), ("13:00", second)], line
+        second = "skipped" if schedule.overlap == "skip" else "created"
+        assert runs == [("12:00", "created"), ("13:00", second)], place
         made = list(schedule.runs.exclude(task="").values_list("task", flat=True))
-        assert sorted(made) == sorted(Task.objects.values_list("pk", flat=True)), line
-        line += every
-    assert line > 40, "the lines of the pass were counted"
+        assert sorted(made) == sorted(Task.objects.values_list("pk", flat=True)), place
+        place, deaths = place + every, deaths + (not ended)
+    return deaths
