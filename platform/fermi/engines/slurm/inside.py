@@ -162,6 +162,7 @@ def start_node(
         raise _build_step_error(silent.said, order, False) from silent
     with stream:
         ready = subprocess_stream.wait_until_ready(stream, STEP_START_SECONDS)
+        message = "" if ready else complaints.read_text()  # first: a step ends a moment after its stream
         late = not ready and process.poll() is None
     if ready and process.returncode is None:
         with suppress(ProcessLookupError):
@@ -169,7 +170,7 @@ def start_node(
     elif late:
         process.terminate()
     if not ready and not run.has_begun(node_rank) and not run.is_stopped():
-        raise _build_step_error(complaints.read_text(), order, late)
+        raise _build_step_error(message, order, late)
 
 
 def enter_allocation(

@@ -9,6 +9,7 @@ import pytest
 
 from fermi import messages
 from fermi.engines.slurm import allocations, components, discover, driver, inside, run_location, state
+from fermi.engines.slurm.commands import SlurmCommands
 from fermi.engines.slurm.driver import SlurmJob, SlurmMachine
 from fermi.engines.slurm.render import build_files
 from fermi.engines.slurm.rundir import RunDir, RunDirContents, StepLocation
@@ -106,6 +107,19 @@ def test_steps_are_identified_by_their_names() -> None:
              "fermi:task-y-1": ["9.0"], "fermi:task-z-1/a": ["9.1"], "fermi": ["3.0"]}  # fmt: skip
     assert components.group_steps(steps) == {"task-x-1": {0: ["7.1"], 12: ["8.0", "8.3"]}}
     assert components.build_step_name("task-x-1", 12) in steps
+
+
+def test_a_program_that_cannot_start_is_named_although_its_step_ends_a_moment_after_its_stream(tmp_path: Path) -> None:
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\nexec 0<&- 1>&-\nsleep 0.2\necho sh: 1: /no/such/python: not found >&2\nexit 127\n")
+    srun.chmod(0o755)
+    order = {"environment": "notes", "shell": ["/bin/sh"]}
+    with pytest.raises(BackendError) as refused:
+        inside.start_node(
+            SlurmCommands({"bin": str(tmp_path)}), RunDir(tmp_path / "run"), "task-x-1", 0, StepLocation(7, "n1"), order
+        )
+    assert (refused.value.code, refused.value.permanent) == ("INSIDE_RUNNER_FAILED", True)
+    assert "/no/such/python" in refused.value.params["why"]
 
 
 # What is sent -----------------------------------------------------------------------------------------------------
