@@ -59,6 +59,7 @@ CAUSES = declare_causes(
 NO_PRIORITY_CLASS = "WorkloadPriorityClassNotFound"
 """Event of a job for which Kueue makes no Workload: pkg/controller/jobframework/reconciler.go, ExtractPriority."""
 MAX_EVIDENCE_CHARS = 1000  # characters
+KILLED_EXIT_CODES = (143, 137)  # SIGTERM, SIGKILL
 CANNOT_RUN_EXIT_CODE = 128  # the container runtime's, with reason StartError
 _FATAL_PULL = re.compile(
     r"not found|manifest unknown|does not exist|unauthorized|authentication required|denied|no match for platform"
@@ -194,18 +195,21 @@ def _get_queue(job: Object) -> str | None:
 
 
 def _list_failures(gang: Gang) -> list[tuple[float, Cause]]:
-    """Return (unix seconds, cause) of each pod that failed. A JobSet deletes the others once one has failed."""
-    found = []
+    """Return (unix seconds, cause) of each pod that failed. A JobSet deletes the others once one has failed. A pod that
+    was killed after its ranks had ended is a failure only where there is no other one: it explains none."""
+    found, late = [], []
     for node_rank in gang.places:
         pod = gang.pod(node_rank)
         if pod is None:
             continue
         if get_phase(pod) == "Failed":
-            found.append((_get_end_time(pod), _explain_end(gang, pod)))
+            failures = late if _was_killed_after_its_ranks(get_termination(pod) or {}) else found
+            failures.append((_get_end_time(pod), _explain_end(gang, pod)))
         elif lost := _find_removal(gang, pod):
             found.append((_get_end_time(pod), lost))
     first = min((ended for ended, cause in found if cause.code != "POD_DELETED"), default=math.inf)
-    return [(ended, cause) for ended, cause in found if cause.code != "POD_DELETED" or not gang.jobset or ended < first]
+    counted = [one for one in found if one[1].code != "POD_DELETED" or not gang.jobset or one[0] < first]
+    return counted or late
 
 
 def _explain_end(gang: Gang, pod: Object) -> Cause:
@@ -237,9 +241,19 @@ def _was_stopped_from_outside(pod: Object, ended: Mapping[str, Any]) -> bool:
     could not report it was killed at the end of the grace, or never started."""
     said = read_report(ended)
     if not said:
-        return bool(pod["metadata"].get("deletionTimestamp")) and ended.get("exitCode") in (143, 137)
+        return bool(pod["metadata"].get("deletionTimestamp")) and ended.get("exitCode") in KILLED_EXIT_CODES
+    if _was_killed_after_its_ranks(ended):
+        return True
     culprit = first_failure.find_first_failure(list_rank_ends(ended))
     return "terminated" in said and (culprit is None or culprit.stop_requested)
+
+
+def _was_killed_after_its_ranks(ended: Mapping[str, Any]) -> bool:
+    """Return whether a runner was killed between its report and its end, with no rank that failed: a JobSet deletes the
+    pods of the others when one fails, and some of them are about to end by themselves."""
+    said, ends = read_report(ended), list_rank_ends(ended)
+    finished = bool(ends) and len(ends) == len(said["ranks"]) and not any(end.exit_code for end in ends)
+    return finished and not {"cause", "terminated"} & said.keys() and ended.get("exitCode") in KILLED_EXIT_CODES
 
 
 def _explain_exit(gang: Gang, pod: Object, ended: Mapping[str, Any]) -> Cause:

@@ -1,8 +1,10 @@
 """Each thing that Kubernetes can say of an attempt, provoked, and the reason that it becomes."""
 
+import json
 import os
 import socket
 import sys
+import time
 
 import pytest
 
@@ -135,6 +137,22 @@ def test_out_of_memory_names_the_pod_and_precedes_errors_of_peers(lab, backend):
     one = submit(backend, job(1, 1))
     seen = until_seen(backend, one, lambda seen: seen.cause and seen.cause.code == "OUT_OF_MEMORY")
     assert checked(seen.cause).params["node"] == "dev-b"
+
+
+@pytest.mark.parametrize("code", [143, 137])
+def test_a_pod_that_is_killed_after_its_rank_had_ended_explains_no_failure_of_others(lab, backend, code):
+    now = time.time()
+    rank_0, rank_1 = {"ranks": [[0, 0, now]]}, {"rank": 1, "ranks": [[1, 7, now]]}
+    lab.cluster.script("task-x-1-node-0*", Exits(code, lines=(json.dumps(rank_0),)))
+    lab.cluster.script("task-x-1-node-1*", Exits(7, after=0.3, lines=(json.dumps(rank_1),)))
+    one = submit(backend, job(1, 1))
+    seen = until_seen(backend, one, lambda seen: seen.cause and seen.cause.code == "RANK_FAILED")
+    assert (seen.cause.params["rank"], seen.cause.params["exitCode"]) == (1, 7)
+
+
+def test_a_pod_that_is_killed_after_its_rank_had_ended_is_no_failed_rank(lab, backend):
+    lab.cluster.script(POD, Exits(137, lines=(json.dumps({"ranks": [[0, 0, time.time()]]}),)))
+    assert failed(backend, job(1)).code == "POD_DELETED"
 
 
 def test_an_evicted_pod_is_named_with_the_kubelets_message(lab, backend):
