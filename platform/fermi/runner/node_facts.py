@@ -9,7 +9,8 @@ What the ranks' interpreter is and what is installed for it, their probe reports
 files, in one thread, once the ranks run: a network file system may block, and must not block the runner.
 
 Of a variable the name is reported, with a hash of name and value; of one that may be a secret, the name alone. The
-task's own name and folder in a value are replaced, and the home folder: they would differ in each run, or on each node.
+task's own name and folder in a value are replaced, the home folder, and the ranks' virtual environment: they would
+differ in each run, on each node, or with each package.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|PRIVATE|COOKIE|SESS
 _ADDRESS_WITH_PASSWORD = re.compile(r"://[^/\s:@]{0,200}:[^/\s@]{1,500}@")
 _OF_ONE_RUN = re.compile(
     r"FERMI_.*|_|PWD|OLDPWD|SHLVL|HOSTNAME|RANK|LOCAL_RANK|NODE_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_.*|ROLE_.*"
-    r"|TORCHELASTIC_.*|NCCL_RAS_ADDR|CUDA_VISIBLE_DEVICES|HOME"
+    r"|TORCHELASTIC_.*|NCCL_RAS_ADDR|CUDA_VISIBLE_DEVICES|HOME|VIRTUAL_ENV"
     r"|MASTER_(?:ADDR|PORT)|SLURM.*|SRUN_.*|PMIX?_.*|OMPI_.*|KUBERNETES_.*|.*_SERVICE_(?:HOST|PORT.*)"
     r"|.*_PORT_\d+_(?:TCP|UDP).*|.*_PORT|TORCH_NCCL_DEBUG_INFO.*|INVOCATION_ID|JOURNAL_STREAM|XDG_.*|SSH_.*|TERM"
 )
-"""Names of variables that the platform, the engine and the shell set for each run anew."""
+"""Names of variables that the platform, the engine and the shell set for each run anew, or that follow from the ranks'
+packages: a prepared environment has a folder of its own for each list of packages."""
 
 
 class NodeFacts:
@@ -110,6 +112,7 @@ def hash_variables(env: Mapping[str, str], hidden: Iterable[str], name: str, cwd
     secrets, found = set(hidden), dict[str, str]()
     task, home = name.rpartition("-")[0] or name, env.get("HOME") or cwd
     home = home if len(home) > 1 else cwd
+    own = env.get("VIRTUAL_ENV", "").rstrip("/") or f"{cwd}/.venv"
     for variable in sorted(env):
         if len(variable) > MAX_NAME_LENGTH or not variable.isascii() or _OF_ONE_RUN.fullmatch(variable):
             continue
@@ -117,7 +120,10 @@ def hash_variables(env: Mapping[str, str], hidden: Iterable[str], name: str, cwd
         if variable in secrets or _SECRET.search(variable) or _ADDRESS_WITH_PASSWORD.search(value):
             found[variable] = ""
         else:
-            plain = value.replace(cwd, "{cwd}").replace(home, "{home}").replace(name, "{run}").replace(task, "{task}")
+            if variable == "PATH":
+                value = os.pathsep.join(one for one in value.split(os.pathsep) if one != f"{own}/bin")
+            plain = value.replace(own, "{venv}").replace(cwd, "{cwd}").replace(home, "{home}")
+            plain = plain.replace(name, "{run}").replace(task, "{task}")
             digest = hashlib.sha256(f"{variable}\0{plain}".encode(errors="surrogateescape"))
             found[variable] = digest.hexdigest()[:HASH_DIGITS]
         if len(found) >= MAX_VARIABLES:

@@ -64,6 +64,17 @@ def test_a_hash_tells_values_apart_and_not_runs() -> None:
     assert one["HIDDEN"] == ""
 
 
+def test_the_folder_of_prepared_packages_is_in_no_hash() -> None:
+    def hash_all(venv: str, path: str) -> dict[str, str]:
+        env = {"VIRTUAL_ENV": venv, "PATH": path, "JUPYTER": f"{venv}/share/jupyter"}
+        return node_facts.hash_variables(env, [], "task-a-1", "/data/task-a-1")
+
+    one = hash_all("/cache/3f2a", "/cache/3f2a/bin:/usr/bin:/bin")
+    assert one.keys() == {"PATH", "JUPYTER"}
+    assert one == hash_all("/cache/77b0", "/cache/77b0/bin:/usr/bin:/bin")
+    assert one["PATH"] != hash_all("/cache/77b0", "/cache/77b0/bin:/opt/tools:/usr/bin:/bin")["PATH"]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("HF_TOKEN", "x"), ("AWS_SECRET_ACCESS_KEY", "x"), ("DB_PASSWORD", "x"), ("PROXY", "http://me:pw@host/")],
