@@ -8,7 +8,9 @@ bucket's average is
     without them         what the curve's own points say of it, from differences of neighbours: of all that makes two
                          seeds part, this is the short-range share alone
 
-The own deviation counts in both cases where it is larger. Averages of neighbours are correlated, so it is computed in
+The own deviation counts in both cases where it is larger; beside sister runs it is that of the difference of the two,
+as two runs that read the same batches have most of their noise in common. Runs that repeat another one to the last
+digit say nothing of the spread, and count once. Averages of neighbours are correlated, so it is computed in
 two ways, and the larger one counts: from differences of points one and two steps apart, as for an autoregression of
 first order, D1 = 2 s^2 (1 - r), D2 = 2 s^2 (1 - r^2); and from second differences of averages, whose variance is
 6 v for independent ones. Medians are used throughout, as curves have spikes.
@@ -56,8 +58,8 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The result. `step`: where the curves part; `left`, `right`: averages shortly behind it; `margin`: what they had
-    to differ by; all None unless they have parted. `points`: of the curve that has fewer, in the range that both have.
+    """The result. `step`: where the curves part; `left`, `right`: averages where they first differ by more than
+    `margin`; all None unless they have parted. `points`: of the curve that has fewer, in the range that both have.
     `sisters`: how many runs the noise is known from. `identical_until`: the last step up to which all values are the
     same, where at least MIN_IDENTICAL_POINTS are."""
 
@@ -74,7 +76,7 @@ class Divergence:
 
 def find_divergence(left: Curve, right: Curve, sisters: Sequence[Curve] = ()) -> Divergence:
     """Return where two curves part. `sisters`: curves of runs with the configuration of one of the two, that differ
-    from it in the seed alone, and that curve itself; fewer than two say nothing."""
+    from it in the seed alone, and that curve itself; fewer than two that differ say nothing."""
     curves = [_sort(left), _sort(right)]
     same = _find_identical(*curves)
     low = max(curve[0][0] if len(curve[0]) else 0 for curve in curves)
@@ -87,17 +89,21 @@ def find_divergence(left: Curve, right: Curve, sisters: Sequence[Curve] = ()) ->
     edges = np.linspace(low, high + 1, count + 1)
     means = [_average(curve, edges) for curve in cut]
     deviation = np.sqrt(sum(_estimate_variance(*pair) for pair in zip(cut, means, strict=True)))
-    spread = _measure_spread([_average(_cut(_sort(one), low, high), edges) for one in sisters[:MAX_SISTERS]])
-    basis, known, factor = Basis.OWN, 0, OWN_MARGIN_FACTOR
-    margin = factor * deviation
+    averages = [_average(_cut(_sort(one), low, high), edges) for one in sisters[:MAX_SISTERS]]
+    distinct = _drop_repeated(averages)
+    spread = _measure_spread(distinct)
+    basis, known, margin = Basis.OWN, 0, OWN_MARGIN_FACTOR * deviation
     if spread is not None:
-        basis, known = Basis.SISTERS, min(len(sisters), MAX_SISTERS)
-        margin = np.maximum(margin, compute_margin_factor(known) * spread)
-    at = _find_run(means[1] - means[0], margin)
-    if at is None:
+        basis, known = Basis.SISTERS, len(distinct)
+        if np.array_equal(cut[0][0], cut[1][0]):
+            difference = cut[0][0], cut[1][1] - cut[0][1]
+            deviation = np.sqrt(_estimate_variance(difference, means[1] - means[0]))
+        margin = np.maximum(OWN_MARGIN_FACTOR * deviation, compute_margin_factor(known) * spread)
+    places = _find_run(means[1] - means[0], margin)
+    if places is None:
         return Divergence(Verdict.TOGETHER, basis, points, known, identical_until=same)
+    at, inside = places
     step = next((int(step) for step in cut[0][0] if step >= edges[at]), int(edges[at]))
-    inside = min(at + RUN_BUCKETS // 2, count - 1)  # the first bucket may lie partly before
     values = float(means[0][inside]), float(means[1][inside]), float(margin[inside])
     return Divergence(Verdict.PARTED, basis, points, known, step, *values, same)
 
@@ -177,6 +183,15 @@ def _measure_square(differences: Any) -> float:
     return float((np.median(differences) / _MAD) ** 2) if len(differences) else 0.0
 
 
+def _drop_repeated(averages: list[Any]) -> list[Any]:
+    """Return those that differ from all before them."""
+    found: list[Any] = []
+    for one in averages:
+        if not any(np.array_equal(one, other, equal_nan=True) for other in found):
+            found.append(one)
+    return found
+
+
 def _measure_spread(means: list[Any]) -> Any:
     """Return the standard deviation among sister runs by bucket, averaged over neighbours; None of fewer than two."""
     usable = [one for one in means if np.isfinite(one).mean() > 0.5]
@@ -197,9 +212,10 @@ def _fill_gaps(values: Any) -> Any:
     return np.interp(places, places[known], values[known])
 
 
-def _find_run(difference: Any, margin: Any) -> int | None:
-    """Return the bucket in which the curves begin to differ: behind it they exceed the margin on one side in
-    RUN_BUCKETS buckets one after the other, and from it on half of it. Buckets without points are skipped."""
+def _find_run(difference: Any, margin: Any) -> tuple[int, int] | None:
+    """Return the bucket in which the curves begin to differ, and one in which they do: behind the first they exceed the
+    margin on one side in RUN_BUCKETS buckets one after the other, and from it on half of it. Buckets without points are
+    skipped."""
     known = np.flatnonzero(np.isfinite(difference) & np.isfinite(margin))
     values = difference[known]
     bounds = np.maximum(margin[known], 1e-12)
@@ -209,7 +225,8 @@ def _find_run(difference: Any, margin: Any) -> int | None:
         run = 0 if side == 0 else run + 1 if place and side == sides[place - 1] else 1
         if run >= RUN_BUCKETS:
             begin = place - RUN_BUCKETS + 1
+            inside = begin + RUN_BUCKETS // 2  # the first bucket may lie partly before the change
             while begin and values[begin - 1] * side > bounds[begin - 1] / 2:
                 begin -= 1
-            return int(known[begin])
+            return int(known[begin]), int(known[inside])
     return None

@@ -81,6 +81,15 @@ def test_a_slow_change_is_found_once_it_exceeds_the_noise() -> None:
         assert 0.4 * STEPS * 10 <= found.step <= 0.55 * STEPS * 10
 
 
+def test_the_values_that_are_named_differ_by_more_than_the_margin_that_is_named() -> None:
+    for seed in range(10):
+        found = find_divergence(make(2 * seed), make(2 * seed + 1, change_at=0.3, slope=2.0))
+        assert found.left is not None
+        assert found.right is not None
+        assert found.margin is not None
+        assert abs(found.right - found.left) > found.margin
+
+
 def test_a_true_change_is_found_with_sister_runs() -> None:
     for seed in range(20):
         left, right = make(100 * seed, wander=0.02), make(100 * seed + 1, wander=0.02, change_at=0.5, change=0.6)
@@ -88,6 +97,28 @@ def test_a_true_change_is_found_with_sister_runs() -> None:
         assert found.basis is Basis.SISTERS
         assert found.step is not None
         assert abs(found.step - 0.5 * STEPS * 10) <= 0.03 * STEPS * 10
+
+
+def test_runs_that_repeat_another_one_say_nothing_of_what_a_seed_does() -> None:
+    left, right, sister = make(1, wander=0.2), make(2, wander=0.2), make(3, wander=0.2)
+    found = find_divergence(left, right, [left, left, sister, left, sister])
+    assert (found.basis, found.sisters) == (Basis.SISTERS, 2)
+    assert found == find_divergence(left, right, [left, sister])
+    assert find_divergence(left, right, [left, left, left]).basis is Basis.OWN
+
+
+def test_noise_that_two_runs_have_in_common_hides_no_change_beside_sister_runs() -> None:
+    batches = np.random.default_rng(9).normal(0, 0.3, STEPS)
+
+    def add(curve: Curve) -> Curve:
+        return [(step, value + noise) for (step, value), noise in zip(curve, batches, strict=True)]
+
+    left, right = add(make(1, noise=0.01)), add(make(2, noise=0.01, change_at=0.5, change=0.1))
+    sisters = [left, *(add(make(seed, noise=0.01)) for seed in range(3, 7))]
+    assert find_divergence(left, right).step is None
+    found = find_divergence(left, right, sisters)
+    assert found.step is not None
+    assert abs(found.step - 0.5 * STEPS * 10) <= 0.03 * STEPS * 10
 
 
 def test_nothing_is_claimed_of_too_few_points() -> None:
