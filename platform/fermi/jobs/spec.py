@@ -309,7 +309,8 @@ class JobSpec:
         started = {"processes": "node"} if self.starts_ranks else {}
         is_named = self.attempt == 1 and self.resume_from not in ("", "auto")  # by the request
         resumes = {"resumes": True} if self.resume_rule or is_named else {}
-        return {"pulse": self.pulse, "hang_seconds": self.hang_seconds, **started, **resumes}
+        in_place = {"resumes_in_place": True} if self.resumes_in_place else {}
+        return {"pulse": self.pulse, "hang_seconds": self.hang_seconds, **started, **resumes, **in_place}
 
     @property
     def starts_ranks(self) -> bool:
@@ -336,6 +337,15 @@ class JobSpec:
         """How the script of this attempt is told to resume; None where it does not, or no rule is given."""
         given = self.entrypoint.resume if self.entrypoint and self.resume_from not in ("", "auto") else None
         return given if given and not given.itself else None
+
+    @property
+    def resumes_in_place(self) -> bool:
+        """Whether the script looks for the checkpoint of this attempt where it saves its own, because it is not told
+        where it is."""
+        rule = self.entrypoint.resume if self.entrypoint and self.resume_from not in ("", "auto") else None
+        if rule is None:
+            return False
+        return not any(place in text for place in ("{path}", "{folder}") for text in (*rule.args, *rule.env.values()))
 
     def for_attempt(self, number: int, *, master_port: int, resume_from: str, resume_step: int | None = None) -> Self:
         """Return the job with the number, master port and checkpoint of an attempt."""

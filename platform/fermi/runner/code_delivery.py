@@ -149,7 +149,8 @@ def check_out_code(spec: dict[str, Any]) -> None:
     """Set up the tree of a node's spec, if no other node of the attempt has. Raises CodeDeliveryError."""
     order, user = spec["code"], (spec.get("confine") or {}).get("user")
     owner = worktree.TreeOwner(user["uid"], user["gid"]) if user else None  # scripts write beside themselves
-    worktree.check_out_tree(order["folder"], order["snapshot"], spec["cwd"], spec["name"], owner)
+    found = {**os.environ, **spec["env"]}.get("FERMI_RESUME_FROM", "") if spec.get("resumes_in_place") else ""
+    worktree.check_out_tree(order["folder"], order["snapshot"], spec["cwd"], spec["name"], owner, checkpoint=found)
 
 
 def is_delivered(spec: dict[str, Any]) -> bool:

@@ -34,7 +34,8 @@ does. `imports`: why they are executed although a process with these modules sta
 
 `own_cwd`: no other task's ranks start in `cwd`, although it is not made from `code`: files in it are these ranks'.
 `own_files`: the folders of the task may be on a disk of this node's own. `resumes`: FERMI_RESUME_FROM is handed over by
-a rule, or named by the request, so rank 0 does not start where that is missing.
+a rule, or named by the request, so rank 0 does not start where that is missing. `resumes_in_place`: the script looks
+for it where it saves its own, so one in another task's tree is copied (see `worktree.py`).
 
 `code`: what `cwd` is made from before the ranks start (see `code_delivery.py`); `doing` of the status has its progress.
 

@@ -184,6 +184,7 @@ def main(job_dir: str, run_dir: str) -> int:
         "bounds": order.get("bounds"), "secrets": order.get("secrets", ()),
         "pulse": order.get("pulse", False), "hang_seconds": order.get("hang_seconds"),
         "processes": order.get("processes", "gpu"), "resumes": order.get("resumes", False),
+        "resumes_in_place": order.get("resumes_in_place", False),
     }  # fmt: skip
     if code := order.get("code"):
         spec["code"] = code

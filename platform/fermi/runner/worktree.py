@@ -8,7 +8,8 @@ Standard library only, Python 3.9 or later.
 
 The first node of an attempt sets the tree up, the others wait for it. Files of the snapshot that are missing or differ
 are written again; other files stay. A folder in place of one of the snapshot's files stays, too, because everything in
-it is new.
+it is new. A checkpoint that the script is to find by itself, and that another task's tree has, is copied to the same
+place, unless something is there.
 
 The ranks may have put links and pipes anywhere in the tree, and the process that sets it up may have more rights than
 they. So every folder on the way to a file is opened from the one above it, and no link is followed.
@@ -42,9 +43,12 @@ class TreeOwner(NamedTuple):
     gid: int
 
 
-def check_out_tree(folder: str, snapshot: str, tree: str, attempt: str, owner: TreeOwner | None = None) -> None:
+def check_out_tree(
+    folder: str, snapshot: str, tree: str, attempt: str, owner: TreeOwner | None = None, *, checkpoint: str = ""
+) -> None:
     """Set `tree` up for an attempt, once, from the folder that has the snapshot. Raises CodeDeliveryError; a tree that
-    did not exist before then does not exist either."""
+    did not exist before then does not exist either. `checkpoint`: a path; if it is in another task's tree, it is copied
+    to the same place of this one."""
     files = code.read_manifest(folder, snapshot)
     try:
         os.makedirs(os.path.dirname(tree), exist_ok=True)
@@ -54,6 +58,7 @@ def check_out_tree(folder: str, snapshot: str, tree: str, attempt: str, owner: T
             is_new = not os.path.lexists(tree)
             try:
                 _update_tree(files, os.path.join(folder, ARCHIVE_NAME), tree, owner)
+                _copy_checkpoint(checkpoint, tree, owner)
             except BaseException:
                 if is_new:
                     shutil.rmtree(tree, ignore_errors=True)
@@ -212,6 +217,76 @@ def _put_file(folders: _OpenFolders, tree: str, file: SnapshotFile, content: Any
         with contextlib.suppress(OSError):
             os.unlink(made)
         raise
+
+
+def _copy_checkpoint(path: str, tree: str, owner: TreeOwner | None) -> None:
+    """Copy a checkpoint, a file or a folder, from another task's tree to the same place in this one, if nothing is
+    there. A path that is elsewhere, or gone, changes nothing."""
+    trees, name = os.path.dirname(os.path.dirname(tree)), os.path.basename(tree)
+    task, _, rest = os.path.relpath(path, trees).partition("/") if os.path.isabs(path) else ("", "", "")
+    inside = rest.removeprefix(f"{name}/")
+    if not task or task in (os.pardir, os.path.basename(os.path.dirname(tree))) or not inside or inside == rest:
+        return
+    last, made = os.path.basename(inside), f"{tree}.new-{os.urandom(8).hex()}"
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), _open_above(trees, task, name, inside) as source:
+        os.stat(last, dir_fd=source, follow_symlinks=False)
+        with _OpenFolders(tree, owner) as folders:
+            there = folders.open_parent(inside, make=True)
+            if _has_entry(last, there):
+                return
+            try:
+                _copy_entry(last, source, made, owner)
+                os.rename(made, last, dst_dir_fd=there)
+            except BaseException:
+                _remove_entry(made)
+                raise
+
+
+def _has_entry(name: str, there: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        os.stat(name, dir_fd=there, follow_symlinks=False)
+        return True
+    return False
+
+
+def _remove_entry(path: str) -> None:
+    shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+@contextlib.contextmanager
+def _open_above(trees: str, task: str, name: str, inside: str) -> Iterator[int]:
+    """Open the folder that `inside` of a task's tree is in, without following a link."""
+    there = os.open(trees, FOLDER_FLAGS)
+    try:
+        for part in (task, name, *inside.split("/")[:-1]):
+            below = os.open(part, FOLDER_FLAGS, dir_fd=there)
+            os.close(there)
+            there = below
+        yield there
+    finally:
+        os.close(there)
+
+
+def _copy_entry(name: str, there: int, target: str, owner: TreeOwner | None) -> None:
+    """Copy a file, or a folder with its files and folders, from the folder `there`. Links and pipes are left out."""
+    mode = os.stat(name, dir_fd=there, follow_symlinks=False).st_mode
+    if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+        return
+    source = os.open(name, FILE_FLAGS, dir_fd=there)
+    try:
+        if stat.S_ISDIR(mode):
+            os.mkdir(target)
+            for below in os.listdir(source):
+                _copy_entry(below, source, os.path.join(target, below), owner)
+        else:
+            with open(source, "rb", closefd=False) as file, open(target, "xb") as copy:
+                shutil.copyfileobj(file, copy, CHUNK_BYTES)
+        if owner:
+            os.chown(target, *owner, follow_symlinks=False)
+    finally:
+        os.close(source)
 
 
 def _read_bytes(path: str) -> bytes:

@@ -90,3 +90,23 @@ def test_a_rule_is_not_applied_where_the_script_looks_itself_or_the_newest_is_as
     for rule, path in ((ResumeRule(itself=True), "/data/c"), (RULE, "auto")):
         made = replace(job("env-001"), entrypoint=Entrypoint("train.py", resume=rule))
         assert made.for_attempt(2, master_port=1, resume_from=path).resume_rule is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "resume_from", "expected"),
+    [
+        (ResumeRule(("--init_from=resume",)), "/trees/task-1/code/out/ckpt.pt", True),
+        (ResumeRule(("--at={step}",), {"RESUME": "1"}), "/trees/task-1/code/out/ckpt.pt", True),
+        (ResumeRule(itself=True), "/trees/task-1/code/out/ckpt.pt", True),
+        (ResumeRule(PATH), "/trees/task-1/code/out/ckpt.pt", False),
+        (ResumeRule(env={"RESUME": "{folder}"}), "/trees/task-1/code/out/ckpt.pt", False),
+        (ResumeRule(("--init_from=resume",)), "", False),
+        (None, "/trees/task-1/code/out/ckpt.pt", False),
+    ],
+)
+def test_a_runner_is_told_that_a_script_looks_for_its_checkpoint_itself(
+    rule: ResumeRule | None, resume_from: str, expected: bool
+) -> None:
+    entrypoint = Entrypoint("train.py", (), resume=rule)
+    options = replace(job("env-001"), entrypoint=entrypoint, resume_from=resume_from).build_watch_options()
+    assert options.get("resumes_in_place", False) is expected

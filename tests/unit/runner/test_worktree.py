@@ -211,3 +211,61 @@ def test_files_belong_to_the_ranks_user(given):
     found = {(path.lstat().st_uid, path.lstat().st_gid) for path in (given.tree, *given.tree.rglob("*"))}
     assert found == {(4321, 4322)}
     assert given.tree.parent.stat().st_uid == 0
+
+
+class TestCheckpointOfAnotherTask:
+    """The script is not told where it is: it looks where it saves its own."""
+
+    @pytest.fixture
+    def other(self, given: Given) -> Path:
+        folder = given.tree.parent.with_name("task-0") / "code" / "out"
+        folder.mkdir(parents=True)
+        return folder
+
+    def check_out(self, given: Given, checkpoint: object) -> None:
+        worktree.check_out_tree(
+            str(given.folder), given.snapshot, str(given.tree), "task-1-1", checkpoint=str(checkpoint)
+        )
+
+    def test_a_file_is_copied_to_the_same_place(self, given: Given, other: Path) -> None:
+        (other / "ckpt.pt").write_text("step 30")
+        self.check_out(given, other / "ckpt.pt")
+        assert given.texts() == FILES | {"out/ckpt.pt": "step 30"}
+        (given.tree / "out" / "ckpt.pt").write_text("step 40")
+        assert (other / "ckpt.pt").read_text() == "step 30"
+
+    def test_a_folder_is_copied_without_links_and_pipes(self, given: Given, other: Path, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_text("secret")
+        (other / "step_30" / "deep").mkdir(parents=True)
+        (other / "step_30" / "deep" / "model.bin").write_text("weights")
+        (other / "step_30" / "link").symlink_to(tmp_path / "secret")
+        os.mkfifo(other / "step_30" / "pipe")
+        self.check_out(given, other / "step_30")
+        assert given.texts() == FILES | {"out/step_30/deep/model.bin": "weights"}
+        assert [path.name for path in (given.tree / "out" / "step_30").iterdir()] == ["deep"]
+
+    def test_what_the_tree_has_stays(self, given: Given, other: Path) -> None:
+        (other.parent / "train.py").write_text("print(3)\n")
+        self.check_out(given, other.parent / "train.py")
+        assert given.texts() == FILES
+
+    def test_no_link_on_the_way_is_followed(self, given: Given, other: Path, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "elsewhere" / "secret").write_text("secret")
+        (other / "ckpt.pt").symlink_to(tmp_path / "elsewhere" / "secret")
+        (other.parent / "run").symlink_to(tmp_path / "elsewhere")
+        for path in (other / "ckpt.pt", other.parent / "run" / "secret"):
+            self.check_out(given, path)
+            assert given.texts() == FILES
+            (given.tree.parent / "code.attempt").unlink()
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "", "auto", "/elsewhere/ckpt.pt", "{trees}", "{trees}/task-0/code", "{trees}/task-0/code/gone.pt",
+            "{trees}/task-0/other/ckpt.pt", "{trees}/task-1/code/train.py",
+        ],
+    )  # fmt: skip
+    def test_any_other_path_changes_nothing(self, given: Given, other: Path, path: str) -> None:
+        self.check_out(given, path.format(trees=given.tree.parent.parent))
+        assert given.texts() == FILES
