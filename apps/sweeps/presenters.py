@@ -48,6 +48,7 @@ def serialize_sweep_item(sweep: Sweep) -> dict[str, Any]:
             "complete": row.complete_count,
             "pruned": row.pruned_count,
             "failed": row.failed_count,
+            "stopped": row.stopped_count,
         },
         "best": sweep.best,
         "bestValue": sweep.best_value,

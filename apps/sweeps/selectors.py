@@ -55,5 +55,6 @@ def _query_sweeps(user: User) -> QuerySet[Sweep]:
         complete_count=count({TrialState.COMPLETE}),
         pruned_count=count({TrialState.PRUNED}),
         failed_count=count({TrialState.FAILED}),
+        stopped_count=count({TrialState.STOPPED}),
         may_change=access.build_may_change_expression(user),
     )

@@ -58,7 +58,7 @@ def test_a_member_creates_a_sweep_and_its_trials_are_tasks(colleague: Api, owner
     task = Task.objects.get(pk=trials[0]["taskId"])
     assert task.spec["hyperparameters"]["learningRate"] == trials[0]["parameters"]["learningRate"]
     assert owner.get(SWEEPS).data["items"][0]["trials"] == {
-        "total": 2, "running": 2, "paused": 0, "complete": 0, "pruned": 0, "failed": 0,
+        "total": 2, "running": 2, "paused": 0, "complete": 0, "pruned": 0, "failed": 0, "stopped": 0,
     }  # fmt: skip
 
 

@@ -57,6 +57,7 @@ class SweepTrialCounts(serializers.Serializer):
     complete = serializers.IntegerField()
     pruned = serializers.IntegerField()
     failed = serializers.IntegerField()
+    stopped = serializers.IntegerField(help_text="with the sweep, or by a user")
 
 
 class SweepItem(serializers.Serializer):

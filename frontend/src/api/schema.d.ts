@@ -8171,6 +8171,8 @@ export interface components {
             complete: number;
             pruned: number;
             failed: number;
+            /** @description with the sweep, or by a user */
+            stopped: number;
         };
         SweepTrialPage: {
             total: number;

@@ -2773,6 +2773,10 @@ class SweepTrialCounts(TypedDict):
     complete: int
     pruned: int
     failed: int
+    stopped: int
+    """
+    with the sweep, or by a user
+    """
 
 
 SweepTrialState: TypeAlias = Literal["new", "active", "paused", "stopping", "complete", "pruned", "failed", "stopped"]

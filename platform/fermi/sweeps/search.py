@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 COMPLETE, PRUNED, FAILED, OPEN = "complete", "pruned", "failed", "open"
 STARTUP_TRIALS = 10
 """So many trials of TPE are chosen at random (Optuna's default)."""
+MIN_IMPORTANCE_TRIALS = 5
+"""Of so few completed trials as ASHA may leave, importance would be chance: two always blame some parameter."""
 INITIAL_SIGMA = 1 / 6
 """Of CMA-ES, in ranges of length 1 (Optuna's default)."""
 
@@ -79,11 +81,11 @@ def make_seed(sweep: str, number: int) -> int:
 
 def compute_importance(spec: SweepSpec, history: Sequence[TrialRecord]) -> dict[str, float]:
     """Return by parameter what share of the differences among the best trials is due to it, the largest first. Empty
-    where that cannot be told: with fewer than two completed trials, or where all have the same objective. Parameters
-    with a condition, and those of one value, are left out."""
+    where that cannot be told: with fewer than MIN_IMPORTANCE_TRIALS completed trials, or where all have the same
+    objective. Parameters with a condition, and those of one value, are left out."""
     complete = [one for one in history if one.outcome == COMPLETE and one.value is not None]
     names = [one.name for one in spec.space if not one.when and (one.is_range or len(one.values) > 1)]
-    if len(complete) < 2 or not names or len({one.value for one in complete}) < 2:
+    if len(complete) < MIN_IMPORTANCE_TRIALS or not names or len({one.value for one in complete}) < 2:
         return {}
     from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 

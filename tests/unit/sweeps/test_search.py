@@ -110,7 +110,7 @@ def test_importance_names_the_parameter_that_matters_most() -> None:
     assert next(iter(shares)) == "lr"
     assert sum(shares.values()) == pytest.approx(1)
     assert shares.keys() == {"lr", "layers", "width", "heads", "optimizer"}
-    assert compute_importance(spec, search_for(spec, 1)) == {}
+    assert compute_importance(spec, search_for(spec, 4)) == {}
     alike = [TrialRecord(n, one.parameters, COMPLETE, 1.0) for n, one in enumerate(search_for(spec, 5))]
     assert compute_importance(spec, alike) == {}
 

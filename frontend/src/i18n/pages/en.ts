@@ -191,7 +191,7 @@ export const en: PageTranslation = {
     gpuHours: "GPU-hours",
     progress: "{{complete, number}} of {{total, number}} complete",
     counts:
-      "{{running, number}} running, {{paused, number}} paused, {{complete, number}} complete, {{pruned, number}} ended early, {{failed, number}} failed",
+      "{{running, number}} running, {{paused, number}} paused, {{complete, number}} complete, {{pruned, number}} ended early, {{failed, number}} failed, {{stopped, number}} stopped",
     status: { running: "Running", paused: "Paused", stopping: "Stopping", ended: "Ended" },
     trialStatus: {
       new: "New",
@@ -224,7 +224,7 @@ export const en: PageTranslation = {
     bestSoFar: "best so far",
     importance: "Importance of parameters",
     importanceHint: "From {{count, number}} completed trials.",
-    importanceNone: "Known once at least two trials with different objectives are complete.",
+    importanceNone: "Known once at least five trials with different objectives are complete.",
     coordinates: "Parameters and objective",
     coordinatesLabel: "Each line is a trial: its parameters, and its objective on the last axis",
     coordinatesNone: "Shown once two trials have an objective.",

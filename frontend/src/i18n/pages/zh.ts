@@ -177,7 +177,7 @@ export const zh = {
     gpuHours: "GPU 小时",
     progress: "完成 {{complete, number}} / {{total, number}}",
     counts:
-      "运行中 {{running, number}}，暂停 {{paused, number}}，完成 {{complete, number}}，提前结束 {{pruned, number}}，失败 {{failed, number}}",
+      "运行中 {{running, number}}，暂停 {{paused, number}}，完成 {{complete, number}}，提前结束 {{pruned, number}}，失败 {{failed, number}}，停止 {{stopped, number}}",
     status: { running: "运行中", paused: "已暂停", stopping: "正在停止", ended: "已结束" },
     trialStatus: {
       new: "新建",
@@ -210,7 +210,7 @@ export const zh = {
     bestSoFar: "当时的最佳值",
     importance: "参数的重要性",
     importanceHint: "根据 {{count, number}} 次已完成的试验。",
-    importanceNone: "至少两次目标值不同的试验完成后才能得出。",
+    importanceNone: "至少五次目标值不同的试验完成后才能得出。",
     coordinates: "参数与目标",
     coordinatesLabel: "每条线是一次试验：各个参数，最后一根轴是目标值",
     coordinatesNone: "两次试验有目标值后显示。",

@@ -45,7 +45,7 @@ const sweep: Sweep = {
   method: "tpe",
   metric: "val_loss",
   goal: "minimize",
-  trials: { total: 2, running: 0, paused: 1, complete: 1, pruned: 0, failed: 0 },
+  trials: { total: 2, running: 0, paused: 1, complete: 1, pruned: 0, failed: 0, stopped: 0 },
   best: 0,
   bestValue: 2.5,
   gpuHours: 0.5,

@@ -162,6 +162,7 @@ def _render_counts(trials: SweepTrialCounts) -> str:
         complete=trials["complete"],
         pruned=trials["pruned"],
         failed=trials["failed"],
+        stopped=trials["stopped"],
     )
 
 
@@ -202,6 +203,7 @@ def _format_parameter(value: Any) -> str | None:
 def _render_importance(found: SweepImportance) -> Iterator[RenderableType]:
     rows: list[list[output.Cell]] = [[one["name"], f"{one['share']:.1%}"] for one in found["items"]]
     yield output.make_table([_("SWEEP_PARAMETER"), _("SWEEP_SHARE")], rows)
+    yield _("SWEEP_IMPORTANCE_OF" if found["items"] else "SWEEP_IMPORTANCE_NONE", count=found["trials"])
 
 
 def _render_preview(preview: SweepPreview) -> Iterator[RenderableType]:
