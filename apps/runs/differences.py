@@ -1,6 +1,5 @@
 """Answers what differs between two runs, with the lines of their code and the step at which their curves part."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from apps.accounts.models import User
@@ -8,7 +7,7 @@ from apps.code import selectors
 from apps.common.texts import render_text
 from apps.runs.run_facts import read_run_facts
 from apps.runs.sister_runs import choose_names, find_sisters, read_curves
-from apps.training.public import Task, find_task
+from apps.training.public import CurveReader, Task, find_task
 from fermi.runs import divergence
 from fermi.runs.differences import (
     MAX_DIFFERENCES,
@@ -37,9 +36,11 @@ def compare_runs(user: User, left_id: str, right_id: str) -> dict[str, Any]:
     files, gaps = _compare_snapshots(left, right)
     changed = [ChangedFile(one["path"], one["change"]) for one in files]
     found, gaps = list_differences(left, right, changed), [*list_gaps(left, right), *gaps]
-    curves = list(_compare_curves(*tasks))
+    curves, are_whole = _compare_curves(*tasks)
     if not curves:
         gaps.append(ComparisonGap("DIVERGENCE_NO_CURVES"))
+    if not are_whole:
+        gaps.append(ComparisonGap("DIVERGENCE_CURVES_INCOMPLETE"))
     return {
         "left": _serialize_run(tasks[0]),
         "right": _serialize_run(tasks[1]),
@@ -81,21 +82,27 @@ def _compare_snapshots(left: RunFacts, right: RunFacts) -> tuple[list[dict[str, 
         return [], [ComparisonGap("DIFFERENCE_CODE_GONE")]
 
 
-def _compare_curves(left: Task, right: Task) -> Iterator[dict[str, Any]]:
-    """Yield where each curve that both runs have parts. The noise is known from the sister runs of the one of the two
-    that has more of them."""
-    own = [read_curves(task.pk) for task in (left, right)]
-    names = choose_names(*own)
+def _compare_curves(left: Task, right: Task) -> tuple[list[dict[str, Any]], bool]:
+    """Return where each curve that both runs have parts, and whether all of their points were read. The noise is known
+    from the sister runs of the one of the two that has more of them."""
+    reader = CurveReader((left, right))
+    known = reader.list_names()
+    names = choose_names(known[left.pk], known[right.pk])
+    own = read_curves(reader, names)
+    names = [name for name in names if all(name in own.get(task.pk, {}) for task in (left, right))]
     if not names:
-        return
+        return [], reader.is_complete
     pair = left.pk, right.pk
     sisters = [find_sisters(task, pair) for task in (left, right)]
     place = 0 if len(sisters[0]) >= len(sisters[1]) else 1
-    others = [read_curves(task_id, names) for task_id in sisters[place]]
+    others = CurveReader(sisters[place])
+    theirs = read_curves(others, names)
+    compared = []
     for name in names:
-        group = [own[place][name], *(one[name] for one in others if name in one)]
-        found = find_divergence(own[0][name], own[1][name], group if len(group) > 1 else ())
-        yield _serialize_divergence(name, found)
+        group = [own[pair[place]][name], *(one[name] for one in theirs.values() if name in one)]
+        curves = own[left.pk][name], own[right.pk][name]
+        compared.append(_serialize_divergence(name, find_divergence(*curves, group if len(group) > 1 else ())))
+    return compared, reader.is_complete and others.is_complete
 
 
 def _serialize_divergence(name: str, found: Divergence) -> dict[str, Any]:

@@ -1,22 +1,19 @@
 """Finds runs that differ from another one in the seed alone, and reads curves to compare."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from apps.runs.run_facts import list_settings, read_parameters
-from apps.training.public import AttemptFacts, MetricPoint, Task, apply_patterns
+from apps.training.public import AttemptFacts, CurveReader, Task
 from fermi.jobs.spec import JobSpec
 from fermi.metrics.ratings import SCORES
 from fermi.runs.differences import are_equal, is_seed
+from fermi.runs.divergence import MAX_POINTS, Curve
 
 MAX_CANDIDATES, MAX_SISTERS = 200, 8
-MAX_CURVE_POINTS = 30_000
-"""Rows of a run that are read; of a longer run, the first."""
 MAX_CURVES = 6
-Curves = dict[str, list[tuple[int, float]]]
 
 
-def find_sisters(task: Task, others: Iterable[str]) -> list[str]:
+def find_sisters(task: Task, others: Iterable[str]) -> list[Task]:
     """Return the newest runs of the task's project that have its code, data, model, size, settings and parameters but
     for the seed; none where its code is not known. `others`: runs that are left out. Only the newest MAX_CANDIDATES of
     the project with the same data are compared."""
@@ -29,12 +26,12 @@ def find_sisters(task: Task, others: Iterable[str]) -> list[str]:
     ).exclude(pk__in=[task.pk, *others])  # fmt: skip
     job = JobSpec.from_json(task.spec)
     mine = _describe(task.pk, job)
-    found: list[str] = []
-    for candidate in rows.order_by("-created_at").only("pk", "spec")[:MAX_CANDIDATES]:
+    found: list[Task] = []
+    for candidate in rows.order_by("-created_at").only("pk", "spec", "state")[:MAX_CANDIDATES]:
         other = JobSpec.from_json(candidate.spec)
         alike = (other.train_data, other.code is None) == (job.train_data, job.code is None)
         if alike and find_code(candidate) == code and _are_alike(mine, _describe(candidate.pk, other)):
-            found.append(candidate.pk)
+            found.append(candidate)
             if len(found) >= MAX_SISTERS:
                 break
     return found
@@ -59,27 +56,20 @@ def _are_alike(left: dict[str, str], right: dict[str, str]) -> bool:
     return left.keys() == right.keys() and all(are_equal(value, right[name]) for name, value in left.items())
 
 
-def read_curves(task_id: str, names: Iterable[str] | None = None) -> Curves:
-    """Return the curves of a run's leading rank, by name; of these `names`, or all. Of a step that was made more than
-    once the newest value is the last in the list."""
-    rows = MetricPoint.objects.filter(task=task_id)
-    rank = rows.order_by("rank").values_list("rank", flat=True).first()
-    if rank is None:
-        return {}
-    rows = rows.filter(rank=rank).order_by("pk")
-    points = [dict(row) for row in rows.values("step", "values", "pattern")[:MAX_CURVE_POINTS]]
-    wanted, found = set(names) if names is not None else None, defaultdict[str, list[tuple[int, float]]](list)
-    for point in apply_patterns(task_id, points):
-        for name, value in point["values"].items():
-            if isinstance(value, int | float) and (wanted is None or name in wanted):
-                found[name].append((point["step"], float(value)))
-    return dict(found)
+def read_curves(reader: CurveReader, names: Sequence[str]) -> dict[str, dict[str, Curve]]:
+    """Return the curves with these names of a reader's runs, by run and name: each as one line over all attempts. Of a
+    curve of more than a million points each is the average of some."""
+    found: dict[str, dict[str, Curve]] = {}
+    for curve in reader.read(names, MAX_POINTS):
+        cells = curve.cells
+        found.setdefault(curve.task_id, {})[curve.name] = Curve(cells.first_steps, cells.sums / cells.counts)
+    return found
 
 
-def choose_names(left: Curves, right: Curves) -> list[str]:
+def choose_names(left: Iterable[str], right: Iterable[str]) -> list[str]:
     """Return which curves of two runs are compared: losses and scores that both have, losses first; any others only
     where there are none, as learning rates and speeds explain no result."""
-    common = sorted(left.keys() & right.keys())
+    common = sorted(set(left) & set(right))
     ranked = [(_rank_name(name), name) for name in common]
     rated = [name for rank, name in sorted(ranked) if rank < len(_RANKS)]
     return (rated or common)[:MAX_CURVES]

@@ -11,7 +11,7 @@ import pytest
 
 from apps.code import store
 from apps.common.clock import now
-from apps.training.core import facts
+from apps.training.core import facts, metric_blocks, metric_curves
 from apps.training.core.facts import NodePlace, ReportedFacts
 from apps.training.core.parameters import store_parameters
 from apps.training.models import Attempt, MetricPoint, Task
@@ -116,6 +116,32 @@ def test_the_step_at_which_curves_part_is_told_with_what_the_noise_is_known_from
     assert (known["verdict"], known["basis"], known["sisters"]) == ("parted", "sisters", 4)
     assert abs(known["step"] - 200) <= 10
     assert "4" in known["message"]
+
+
+def test_steps_that_an_attempt_made_again_count_as_the_newest_attempt_has_them(colleague: Api, make_run: Any) -> None:
+    left, right = make_run(seed=1), make_run(seed=2, jump=200)
+    noise = np.random.default_rng(9).normal(0, 0.05, 400)
+    MetricPoint.objects.bulk_create(
+        MetricPoint(task=right, attempt=2, rank=0, step=step, at=now(), values={"loss": 2.0 + float(noise[step - 1])})
+        for step in range(150, 401)
+    )
+    [curve] = compare(colleague, left, right)["curves"]
+    assert (curve["verdict"], curve["points"]) == ("together", 400)
+
+
+def test_curves_that_are_not_copied_yet_are_compared_as_far_as_they_are(
+    colleague: Api, make_run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metric_curves, "MAX_NEW_ROWS", 1)
+    monkeypatch.setattr(metric_blocks, "BATCH_ROWS", 300)
+    left, right = make_run(seed=1, points=900), make_run(seed=2, points=900, jump=600)
+    found = compare(colleague, left, right)
+    assert "DIVERGENCE_CURVES_INCOMPLETE" in [one["code"] for one in found["gaps"]]
+    while "DIVERGENCE_CURVES_INCOMPLETE" in [one["code"] for one in found["gaps"]]:
+        found = compare(colleague, left, right)
+    [curve] = found["curves"]
+    assert (curve["verdict"], curve["points"]) == ("parted", 900)
+    assert abs(curve["step"] - 600) <= 30
 
 
 def test_runs_that_differ_in_the_seed_alone_do_not_part(colleague: Api, make_run: Any) -> None:

@@ -1,20 +1,32 @@
 """Where curves part, on generated ones whose truth is known."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from fermi.runs.divergence import MIN_POINTS, Basis, Curve, Verdict, find_divergence
+from fermi.runs import divergence
+from fermi.runs.divergence import MIN_POINTS, SHORT_POINTS, Basis, Curve, Divergence, Verdict
 
 STEPS = 2000
 PAIRS = 100
+Pairs = list[tuple[int, float]]
+
+
+def find_divergence(left: Pairs, right: Pairs, sisters: Sequence[Pairs] = ()) -> Divergence:
+    """Compare curves that are given as pairs of a step and its value."""
+    return divergence.find_divergence(_build(left), _build(right), [_build(one) for one in sisters])
+
+
+def _build(pairs: Pairs) -> Curve:
+    return Curve(np.array([step for step, _ in pairs], np.int64), np.array([value for _, value in pairs], np.float64))
 
 
 def make(
     seed: int, *, points: int = STEPS, noise: float = 0.05, correlation: float = 0.0, wander: float = 0.0,
     change_at: float | None = None, change: float = 0.0, slope: float = 0.0, spikes: bool = False,
-) -> Curve:  # fmt: skip
+) -> Pairs:  # fmt: skip
     """Return a loss curve with a power law, noise (an autoregression of first order), an offset of the seed's own that
     wanders slowly, and a change after a share of the steps: a jump, and a slope over the rest."""
     random = np.random.default_rng(seed)
@@ -33,7 +45,7 @@ def make(
     return [*zip(steps.tolist(), values.tolist(), strict=True)]
 
 
-@pytest.mark.parametrize("points", [60, 400, STEPS])
+@pytest.mark.parametrize("points", [MIN_POINTS, 40, SHORT_POINTS - 1, SHORT_POINTS, 400, STEPS])
 @pytest.mark.parametrize(("correlation", "spikes"), [(0.0, False), (0.0, True), (0.5, False), (0.8, True)])
 def test_curves_of_the_same_distribution_never_part(points: int, correlation: float, spikes: bool) -> None:
     parted = [
@@ -44,6 +56,46 @@ def test_curves_of_the_same_distribution_never_part(points: int, correlation: fl
         ).verdict is Verdict.PARTED
     ]  # fmt: skip
     assert parted == []
+
+
+@pytest.mark.parametrize("points", [MIN_POINTS, 60, SHORT_POINTS, 200])
+def test_shares_of_right_answers_do_not_part(points: int) -> None:
+    place = np.linspace(0.0, 1.0, points)
+    parted = []
+    for seed in range(PAIRS):
+        random = np.random.default_rng(seed)
+        share = 1 - 0.5 * np.exp(-6 * place)  # at last nearly all are right, so most neighbours are equal
+        left, right = ([*enumerate((random.binomial(50, share) / 50).tolist())] for _ in range(2))
+        parted += [seed] if find_divergence(left, right).verdict is Verdict.PARTED else []
+    assert parted == []
+
+
+@pytest.mark.parametrize("points", [MIN_POINTS, 60])
+def test_of_two_short_curves_with_sister_runs_the_wandering_ones_stay_together(points: int) -> None:
+    parted = []
+    for pair in range(PAIRS):
+        left, right, *others = (make(1000 * pair + n, points=points, wander=0.2) for n in range(4))
+        found = find_divergence(left, right, [left, *others])
+        assert (found.basis, found.sisters) == (Basis.SISTERS, 3)
+        parted += [pair] if found.verdict is Verdict.PARTED else []
+    assert parted == []
+
+
+@pytest.mark.parametrize(("points", "change"), [(MIN_POINTS, 3.0), (30, 2.0), (60, 1.5), (SHORT_POINTS - 1, 1.0)])
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_jump_of_a_short_curve_is_found_within_two_points_of_its_step(points: int, change: float, every: int) -> None:
+    for seed in range(20):
+        left = make(2 * seed, points=points)
+        steps = [step for step, _ in left]
+        right = make(2 * seed + 1, points=points, change_at=0.5, change=change)
+        dense = [(step + shift, value) for step, value in right for shift in range(0, 10, 10 // every)]
+        found = find_divergence(left, dense)
+        assert (found.verdict, found.points) == (Verdict.PARTED, points)
+        assert found.step is not None
+        assert abs(steps.index(found.step) - points / 2) <= 2
+        assert found.left is not None
+        assert found.right is not None
+        assert 0.7 * change < found.right - found.left < 1.3 * change
 
 
 @pytest.mark.parametrize("sisters", [2, 3, 5])
@@ -159,7 +211,7 @@ def test_a_constant_curve_has_no_noise() -> None:
     assert 45 <= found.step <= 55
 
 
-@pytest.mark.parametrize("points", [120, 400, 2000])
+@pytest.mark.parametrize("points", [40, 80, 120, 400, 2000])
 def test_what_a_curve_falls_by_is_no_noise(points: int) -> None:
     random = np.random.default_rng(points)
 
