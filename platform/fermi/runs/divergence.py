@@ -146,7 +146,7 @@ def _compare_points(curves: Sequence[_Sorted], sisters: Sequence[Curve], same: i
         return Divergence(Verdict.TOGETHER, basis, len(steps), known, identical_until=same)
     at, inside = places
     behind = slice(inside - RUN_BUCKETS // 2, inside + RUN_BUCKETS // 2 + 1)
-    values = (float(np.mean(one[behind])) for one in (left, right, margin))
+    values = float(left[behind].mean()), float(right[behind].mean()), float(margin[behind].mean())
     return Divergence(Verdict.PARTED, basis, len(steps), known, int(steps[at]), *values, same)
 
 
