@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from apps.runs import backfill, usage
+from apps.runs import backfill, curve_copies, usage
 
 
 @shared_task(name="runs.usage", ignore_result=True)
@@ -15,3 +15,9 @@ def count_usage() -> None:
 def summarize_older_tasks() -> None:
     """Summarize curves of tasks from before there were summaries."""
     backfill.summarize_older_tasks()
+
+
+@shared_task(name="runs.curves", ignore_result=True)
+def copy_curves() -> None:
+    """Copy points of tasks into what curves are compared from."""
+    curve_copies.copy_curves()

@@ -3,6 +3,7 @@ of tasks that hold something every few minutes, and of each task once after its 
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from time import monotonic
 
 from django.db import IntegrityError, transaction
@@ -11,7 +12,7 @@ from django.db.models import F
 from apps.common.clock import now
 from apps.runs import walks
 from apps.runs.models import Run
-from apps.training.public import FINAL_STATES, STATES_WITH_ATTEMPT, Task, TaskKind, sum_task_usage
+from apps.training.public import STATES_WITH_ATTEMPT, Task, TaskKind, sum_task_usage
 
 WALK = "usage"
 BATCH_SIZE = 200
@@ -25,7 +26,8 @@ _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 def count_usage() -> int:
     """Count what tasks have used; return how many were counted."""
     latest = now() - LATE
-    ended = walks.walk_tasks(WALK, _BEGIN, _find_ended, _count, _get_end, seconds=ROUND_SECONDS / 2, latest=latest)
+    find = partial(walks.find_ended, limit=BATCH_SIZE)
+    ended = walks.walk_tasks(WALK, _BEGIN, find, _count, walks.get_end, seconds=ROUND_SECONDS / 2, latest=latest)
     return ended + _count_held()
 
 
@@ -41,19 +43,6 @@ def _count_held() -> int:
         if monotonic() >= until:
             break
     return count
-
-
-def _find_ended(place: walks.Step) -> list[Task]:
-    parts = (  # a query for each state: an index has them in the order of their ends
-        walks.select_behind(Task.objects.filter(kind=TaskKind.TRAINING, state=state), "ended_at", place)[:BATCH_SIZE]
-        for state in sorted(FINAL_STATES)
-    )
-    return walks.merge_sorted(parts, _get_end, BATCH_SIZE)
-
-
-def _get_end(task: Task) -> datetime:
-    assert task.ended_at
-    return task.ended_at
 
 
 def _count(tasks: Sequence[Task]) -> None:

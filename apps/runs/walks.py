@@ -1,14 +1,14 @@
 """Walks over all tasks, a few at a time. A row of the database says how far a walk has come, so that a process that
 ends in between begins where it stopped, and does at most the last tasks again."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from time import monotonic
 
 from django.db.models import Q, QuerySet
 
 from apps.runs.models import Position
-from apps.training.public import Task
+from apps.training.public import FINAL_STATES, Task, TaskKind
 
 Step = tuple[datetime, str]
 """A moment of a task, and its id: where a walk is."""
@@ -50,6 +50,15 @@ def select_behind(rows: QuerySet[Task], column: str, place: Step, *, descends: b
     return rows.filter(bound, beyond).order_by(f"{'-' if descends else ''}{column}", "pk")
 
 
-def merge_sorted(parts: Iterable[Iterable[Task]], locate: Callable[[Task], datetime], limit: int) -> list[Task]:
-    """Return the first tasks of several lists, each in the order of a walk that ascends."""
-    return sorted((task for part in parts for task in part), key=lambda task: (locate(task), task.pk))[:limit]
+def find_ended(place: Step, *, limit: int) -> list[Task]:
+    """Return the next tasks that have ended, in the order of their ends."""
+    parts = (  # a query for each state: an index has them in the order of their ends
+        select_behind(Task.objects.filter(kind=TaskKind.TRAINING, state=state), "ended_at", place)[:limit]
+        for state in sorted(FINAL_STATES)
+    )
+    return sorted((task for part in parts for task in part), key=lambda task: (get_end(task), task.pk))[:limit]
+
+
+def get_end(task: Task) -> datetime:
+    assert task.ended_at
+    return task.ended_at

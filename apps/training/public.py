@@ -15,7 +15,7 @@ from apps.training.core.engine_access import (
     reveal_secrets,
 )
 from apps.training.core.facts import list_newest_facts
-from apps.training.core.log_patterns import apply_patterns
+from apps.training.core.metric_blocks import copy_points
 from apps.training.core.metric_curves import Curve, CurveReader, Span
 from apps.training.core.redaction import redact_request
 from apps.training.core.release import list_current_holds, list_unbooked_usage
@@ -83,9 +83,9 @@ __all__ = [
     "TaskState",
     "TraceExport",
     "UsageTotals",
-    "apply_patterns",
     "build_handle",
     "clone_request",
+    "copy_points",
     "delete_task",
     "describe_common_reason",
     "draft_request",

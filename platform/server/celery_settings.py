@@ -48,6 +48,7 @@ CELERY_BEAT_SCHEDULE = {
     "notices": {"task": "notices.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
     "notices-watch": {"task": "notices.watch", "schedule": 300.0, "options": {"expires": 300.0}},
     "runs-usage": {"task": "runs.usage", "schedule": 300.0, "options": {"expires": 300.0}},
+    "runs-curves": {"task": "runs.curves", "schedule": 60.0, "options": {"expires": 60.0}},
     "runs-summaries": {"task": "runs.summaries", "schedule": 60.0, "options": {"expires": 60.0}},
     "schedules": {"task": "templates.schedules", "schedule": 5.0, "options": {"expires": 10.0}},
     "training-notice": {"task": "training.notice", "schedule": 15.0, "options": {"expires": 15.0}},

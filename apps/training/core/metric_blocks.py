@@ -4,6 +4,7 @@
 
 Rows are the truth, and blocks follow them: whoever reads curves first copies what is new, behind the newest point that
 was copied (`MetricBlockState.until`), once there are MIN_NEW_ROWS of it or the task has ended. Fewer are read as rows.
+A periodic job copies most of it ahead (`copy_points`), so that they seldom have much to copy.
 
 Blocks equal the stored points. Thinning deletes only the newest point of a kind of lines (`logs.ingest`), so the newest
 one of each kind, of at most MAX_HELD kinds, waits (`MetricBlockState.held`) until another one of it is there. Where
@@ -94,16 +95,13 @@ def update_blocks(tasks: Mapping[str, bool], *, max_rows: int) -> dict[str, Bloc
     at most `max_rows` rows and one batch. Where nothing is new, the number of statements does not depend on that of
     the tasks."""
     states = _load_states(tasks)
-    counts = _count_new_rows(list(tasks))
-    budget, found, unread = max_rows, dict[str, BlockUpdate](), set[str]()
+    counts = _count_new_rows(list(tasks), MIN_NEW_ROWS)
+    found, unread = dict[str, BlockUpdate](), set[str]()
     for task, has_ended in tasks.items():
         least = 1 if has_ended else MIN_NEW_ROWS
-        while counts[task] >= least and budget > 0:
-            rows = _read_new_rows(task, states[task].until, BATCH_ROWS)
-            budget -= len(rows)
-            _copy_rows(task, states[task], [*_read_held_rows(states[task].held), *rows])
-            states[task] = _load_states([task])[task]
-            counts[task] = _count_new_rows([task])[task]
+        if counts[task] >= least:
+            copied, states[task], counts[task] = _copy_new_rows(states[task], counts[task], least, max_rows)
+            max_rows -= copied
         if counts[task] >= least:
             unread.add(task)
     held = {pk: task for task in tasks if task not in unread for pk in states[task].held}
@@ -116,6 +114,29 @@ def update_blocks(tasks: Mapping[str, bool], *, max_rows: int) -> dict[str, Bloc
     for task in tasks:
         found[task] = BlockUpdate(collect_points(rest.get(task, ())), task not in unread)
     return found
+
+
+def copy_points(tasks: Mapping[str, bool], *, min_rows: int, max_rows: int) -> None:
+    """Copy new points of tasks into blocks: of one that has ended (the value by its id) all, else where there are at
+    least `min_rows` of them. At most `max_rows` rows and one batch of each task."""
+    states, counts = _load_states(tasks), _count_new_rows(list(tasks), min_rows)
+    for task, has_ended in tasks.items():
+        least = 1 if has_ended else min_rows
+        if counts[task] >= least:
+            _copy_new_rows(states[task], counts[task], least, max_rows)
+
+
+def _copy_new_rows(state: MetricBlockState, count: int, least: int, budget: int) -> tuple[int, MetricBlockState, int]:
+    """Copy a task's new rows while there are `least` of them, at most `budget` and one batch. Return how many were
+    read, the state, and how many there are still, counted up to `least` or more."""
+    task, copied = state.task_id, 0
+    while count >= least and copied < budget:
+        rows = _read_new_rows(task, state.until, BATCH_ROWS)
+        copied += len(rows)
+        _copy_rows(task, state, [*_read_held_rows(state.held), *rows])
+        state = _load_states([task])[task]
+        count = _count_new_rows([task], max(least, MIN_NEW_ROWS))[task]
+    return copied, state, count
 
 
 def discard_blocks(task_id: str) -> None:
@@ -206,14 +227,14 @@ def _load_states(tasks: Iterable[str]) -> dict[str, MetricBlockState]:
     return found
 
 
-def _count_new_rows(tasks: Sequence[str]) -> dict[str, int]:
-    """Return how many rows of each task are not copied, up to MIN_NEW_ROWS, in one statement."""
+def _count_new_rows(tasks: Sequence[str], limit: int) -> dict[str, int]:
+    """Return how many rows of each task are not copied, up to `limit`, in one statement."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT state.task_id, (SELECT COUNT(*) FROM (SELECT 1 FROM training_metricpoint AS point "
             "WHERE point.task_id = state.task_id AND point.id > state.until LIMIT %s) AS new) "
             f"FROM training_metricblockstate AS state WHERE state.task_id IN ({', '.join(['%s'] * len(tasks))})",
-            [MIN_NEW_ROWS, *tasks],
+            [limit, *tasks],
         )
         return dict(cursor.fetchall())
 

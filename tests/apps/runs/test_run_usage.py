@@ -181,4 +181,4 @@ def test_a_walk_keeps_its_place_in_the_database(task: Task) -> None:
     task.refresh_from_db()
     place = Position.objects.get(name=usage.WALK)
     assert (place.moment, place.task) == (task.ended_at, task.pk)
-    assert walks.merge_sorted([], usage._get_end, 1) == []
+    assert walks.find_ended((place.moment, place.task), limit=1) == []
