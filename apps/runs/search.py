@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 
-from apps.common.sql import read_moment
 from apps.runs.search_conditions import (
     Sql,
     adapt_time,
@@ -30,6 +29,8 @@ from apps.runs.search_conditions import (
     is_postgresql,
     join_parts,
     match_keys,
+    read_created,
+    select_created,
 )
 from apps.runs.search_order import NEWEST_FIRST, Key, Sort, get_value_table, make_cursor, read_cursor
 from apps.runs.search_sources import Source, build_created_bounds, build_sources, resolve_equality
@@ -86,12 +87,12 @@ def search_tasks(search: Search, size: int, cursor: str = "", *, seconds: float 
     after = read_cursor(cursor, search.sort) if cursor else None
     if search.projects is not None and not search.projects:
         return RunIds([], total=0)
-    with _use_indexes():
+    with use_indexes():
         return _Plan(search, seconds).run(size, after)
 
 
 @contextmanager
-def _use_indexes() -> Iterator[None]:
+def use_indexes() -> Iterator[None]:
     """Have PostgreSQL read by indexes in their order and join by look-ups: its estimates of how many rows match two
     conditions on one table are far off, and a plan that reads a whole table takes seconds."""
     if not is_postgresql():
@@ -171,18 +172,18 @@ class _Plan:
         joined = f"({union.text}) c {_join_task('c.task', self._tests)}"
         rows = _fetch(
             Sql(
-                f"SELECT t.id, t.created_at FROM {joined} WHERE t.kind = %s AND {self._tests.text}",
+                f"SELECT t.id, {select_created()} FROM {joined} WHERE t.kind = %s AND {self._tests.text}",
                 (*union.values, TaskKind.TRAINING.value, *self._tests.values),
             )
         )
-        keys = self._sort_rows(rows)
+        keys = self._sort_rows([(key, read_created(moment)) for key, moment in rows])
         return self._cut_page(keys, size, after, total=len(keys), read=len(rows))
 
-    def _sort_rows(self, rows: Sequence[tuple[Any, ...]]) -> list[Key]:
+    def _sort_rows(self, rows: Sequence[tuple[str, datetime]]) -> list[Key]:
         """Return the tasks, given by id and creation, in the order of the table."""
         sort = self._search.sort
         values = {} if sort.is_by_creation else load_sort_values([row[0] for row in rows], sort.field)
-        keys = [Key(row[0], *values.get(row[0], (None, None)), read_moment(row[1])) for row in rows]
+        keys = [Key(row[0], *values.get(row[0], (None, None)), row[1]) for row in rows]
         return sort.order(keys)
 
     def _cut_page(self, keys: Sequence[Key], size: int, after: Key | None, **facts: Any) -> RunIds:
@@ -286,16 +287,16 @@ class _Plan:
         outer = f"ORDER BY {order} " if is_postgresql() else ""  # SQLite would read all before it sorts
         rows = _fetch(
             Sql(
-                f"SELECT t.id, t.created_at FROM (SELECT {columns} {base} LIMIT {most}) t "
+                f"SELECT t.id, {select_created()} FROM (SELECT {columns} {base} LIMIT {most}) t "
                 f"WHERE {tests.text} {outer}LIMIT {count}",
                 (*condition.values, *tests.values),
             )
         )
-        keys = [Key(row[0], None, None, read_moment(row[1])) for row in rows]
+        keys = [Key(row[0], None, None, read_created(row[1])) for row in rows]
         if len(keys) == count:
             return _Read(keys, keys[-1], most)
-        last = _fetch(Sql(f"SELECT t.id, t.created_at {base} LIMIT 1 OFFSET {most - 1}", condition.values))
-        behind = Key(last[0][0], None, None, read_moment(last[0][1])) if last else None
+        last = _fetch(Sql(f"SELECT t.id, {select_created()} {base} LIMIT 1 OFFSET {most - 1}", condition.values))
+        behind = Key(last[0][0], None, None, read_created(last[0][1])) if last else None
         return _Read(keys, behind, most if last else len(keys))
 
     def _choose_equality(self) -> Sql | None:
@@ -330,13 +331,13 @@ class _Plan:
         outer = f"ORDER BY v.value {first}, v.tie {second} " if is_postgresql() else ""
         rows = _fetch(
             Sql(
-                f"SELECT t.id, v.value, v.tie, t.created_at FROM ({inner}) v {_join_task('v.task_id', self._tests)} "
-                f"WHERE t.kind = %s AND {self._tests.text} "
+                f"SELECT t.id, v.value, v.tie, {select_created()} "
+                f"FROM ({inner}) v {_join_task('v.task_id', self._tests)} WHERE t.kind = %s AND {self._tests.text} "
                 f"{outer}LIMIT {count}",
                 (*condition.values, TaskKind.TRAINING.value, *self._tests.values),
             )
         )
-        keys = [Key(row[0], row[1], row[2], read_moment(row[3])) for row in rows]
+        keys = [Key(row[0], row[1], row[2], read_created(row[3])) for row in rows]
         if len(keys) == count:
             return _Read(keys, keys[-1], most)
         last = _fetch(Sql(f"SELECT v.task_id, {value}, {tie} {base} LIMIT 1 OFFSET {most - 1}", condition.values))

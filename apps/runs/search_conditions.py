@@ -7,12 +7,13 @@ which are evaluated for each row: PostgreSQL would make joins of EXISTS and migh
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import connection
 
 from apps.common.clock import now
+from apps.common.sql import read_moment
 from fermi.metrics.ratings import is_more_better
 from fermi.runs.fields import Field, FieldGroup, Statistic
 from fermi.runs.query import Condition, Operator, Value, Word
@@ -45,11 +46,27 @@ def adapt_time(moment: datetime) -> Any:
     return connection.ops.adapt_datetimefield_value(moment)
 
 
-def match_keys(column: str, keys: Sequence[Any]) -> Sql:
+def select_created() -> str:
+    """Return when a task was created, as SQL for `read_created`: of a number the driver makes a time faster."""
+    return "EXTRACT(EPOCH FROM t.created_at)::float8" if is_postgresql() else "t.created_at"
+
+
+def read_created(value: Any) -> datetime:
+    """Return the time that `select_created` selects, exact to the microsecond."""
+    return datetime.fromtimestamp(value, UTC) if isinstance(value, float) else read_moment(value)
+
+
+def match_keys(column: str, keys: Sequence[str]) -> Sql:
     """Return whether a column is one of the keys, as one parameter."""
-    if is_postgresql():
-        return Sql(f"{column} = ANY(%s)", (list(keys),))
+    if is_postgresql():  # as one text: the driver needs longer for a list of thousands than the database for its rows
+        return Sql(f"{column} = ANY(%s::text[])", (_write_array(keys),))
     return Sql(f"{column} IN (SELECT value FROM json_each(%s))", (json.dumps(list(keys)),))
+
+
+def _write_array(keys: Sequence[str]) -> str:
+    """Return the keys as PostgreSQL writes an array."""
+    text = '","'.join(key.replace("\\", "\\\\").replace('"', '\\"') for key in keys)
+    return f'{{"{text}"}}' if keys else "{}"
 
 
 def match_pattern(column: str, pattern: str) -> Sql:

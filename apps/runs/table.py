@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
+import numpy as np
 from django.db.models import Q
 from django.db.models.functions import Substr
 
@@ -13,10 +13,11 @@ from apps.accounts.models import Project, User
 from apps.common.errors import ApiError
 from apps.common.sql import AnyOf
 from apps.runs.models import Run, RunTag
-from apps.runs.search import MAX_BATCH, PAGE_SECONDS, Search, search_tasks
+from apps.runs.search import MAX_BATCH, PAGE_SECONDS, Search, search_tasks, use_indexes
 from apps.runs.search_order import Sort
-from apps.runs.table_values import CellValue, load_values
+from apps.runs.table_values import CellValue, Values, load_values
 from apps.training.public import MetricSummary, Task, TaskParameter, select_brief_columns, serialize_brief
+from fermi.metrics.downsampling import Floats
 from fermi.planning import plugins
 from fermi.runs.completion import complete_query
 from fermi.runs.fields import FIELDS, Field, FieldGroup, FieldKind, Statistic, is_higher_better, resolve_field
@@ -227,41 +228,45 @@ def group_runs(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     by, columns = parse_columns(query["by"], "by"), parse_columns(query.get("column", ()))
     search = parse_search(user, query, sort="-created")
     found = search_tasks(search, MAX_BATCH)
-    values = load_values(found.ids, {field.key: field for field in (*by, *columns)}.values())
-    members: dict[tuple[CellValue, ...], list[str]] = {}
-    for key in found.ids:
-        row = values[key]
-        members.setdefault(tuple(row.get(field.key) for field in by), []).append(key)
+    with use_indexes():
+        values = load_values(found.ids, {field.key: field for field in (*by, *columns)}.values())
+    members: dict[tuple[CellValue, ...], list[Values]] = {}
+    names = [field.key for field in by]
+    for row in values.values():
+        members.setdefault(tuple([row.get(name) for name in names]), []).append(row)
     largest = sorted(members.items(), key=lambda group: -len(group[1]))
     return {
-        "items": [_serialize_group(by, columns, key, ids, values) for key, ids in largest[:MAX_GROUPS]],
+        "items": [_serialize_group(by, columns, key, rows) for key, rows in largest[:MAX_GROUPS]],
         "groups": len(members),
         "tasks": len(found.ids),
         "complete": found.is_complete and found.next_cursor is None,
     }
 
 
+_NUMBERS = (int, float)
+
+
 def _serialize_group(
     by: Sequence[Field],
     columns: Sequence[Field],
     key: Sequence[CellValue],
-    ids: Sequence[str],
-    values: Mapping[str, Mapping[str, CellValue]],
+    rows: Sequence[Values],
 ) -> dict[str, Any]:
     figures = {}
-    for field in columns:
-        cells = (values[task].get(field.key) for task in ids)
-        numbers = [float(cell) for cell in cells if isinstance(cell, int | float) and math.isfinite(cell)]
-        if numbers:
-            figures[field.key] = _summarize(numbers)
+    for name in [field.key for field in columns]:
+        cells = [row.get(name) for row in rows]
+        numbers = np.array([cell for cell in cells if isinstance(cell, _NUMBERS)], np.float64)
+        if len(numbers := numbers[np.isfinite(numbers)]):
+            figures[name] = _summarize(numbers)
     named = _make_json({field.key: value for field, value in zip(by, key, strict=True)})
-    return {"key": named, "count": len(ids), "values": figures}
+    return {"key": named, "count": len(rows), "values": figures}
 
 
-def _summarize(numbers: Sequence[float]) -> dict[str, Any]:
+def _summarize(numbers: Floats) -> dict[str, Any]:
     """Return figures of the numbers; None for one that a float cannot hold. The deviation is that of all of them."""
-    found: dict[str, Any] = {"mean": None, "std": None, "min": min(numbers), "max": max(numbers), "count": len(numbers)}
-    with suppress(OverflowError):
-        found["mean"] = mean = math.fsum(numbers) / len(numbers)
-        found["std"] = math.sqrt(math.fsum((number - mean) ** 2 for number in numbers) / len(numbers))
-    return found
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = {
+            "mean": float(numbers.mean()), "std": float(numbers.std()),
+            "min": float(numbers.min()), "max": float(numbers.max()),
+        }  # fmt: skip
+    return {**_make_json(found), "count": len(numbers)}
