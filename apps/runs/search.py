@@ -33,7 +33,7 @@ from apps.runs.search_conditions import (
     select_created,
 )
 from apps.runs.search_order import NEWEST_FIRST, Key, Sort, get_value_table, make_cursor, read_cursor
-from apps.runs.search_sources import Source, build_created_bounds, build_sources, resolve_equality
+from apps.runs.search_sources import ARCHIVED_TASKS, Source, build_created_bounds, build_sources, resolve_equality
 from apps.runs.table_values import load_sort_values
 from apps.training.public import TaskKind
 from fermi.runs.query import And, Condition, Expression, Negation, Or, Query, Word
@@ -153,6 +153,8 @@ class _Plan:
         trees = [] if self._root is None else [_build_source_tree(self._root)]
         if not late and (visible := self._build_visible_source()):
             trees.append(visible)
+        if not late and self._search.archived:
+            trees.append(ARCHIVED_TASKS)
         leaves = [leaf for tree in trees for leaf in _list_leaves(tree) if leaf.late is late]
         arms = [arm for leaf in leaves for arm in leaf.arms]
         counts = iter(_count_rows(arms, late=late))

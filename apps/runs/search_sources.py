@@ -44,6 +44,11 @@ class Source(NamedTuple):
     late: bool = False
 
 
+ARCHIVED_TASKS = Source(
+    (Sql("SELECT task_id AS task FROM runs_run WHERE archived_at IS NOT NULL ORDER BY archived_at"),)
+)
+
+
 def build_sources(conditions: Iterable[Condition | Word]) -> dict[tuple[int, ...], Source]:
     """Return what indexes answer of conditions that all hold: by the positions of the conditions that a source
     fulfils. Conditions on one parameter or curve are one range of its index."""
@@ -190,8 +195,7 @@ def _build_value_arms(field: Field, value: Value) -> list[Sql | None]:
         case "zone":
             return [Sql("SELECT task_id AS task FROM training_node WHERE zone = %s ORDER BY zone", (text,))]
         case "archived" if text == "yes":
-            where = Sql("archived_at IS NOT NULL")
-            return [*_make_source("runs_run", "task_id", where, "archived_at").arms]
+            return [*ARCHIVED_TASKS.arms]
     if resolve := _RESOLVERS.get(field.name):
         column, keys = resolve(text)
         if len(keys) > MAX_RESOLVED:

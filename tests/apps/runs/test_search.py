@@ -237,6 +237,15 @@ def test_few_candidates_are_counted_exactly(tasks) -> None:
     assert (page.total, page.is_exact, page.is_complete) == (len(page.ids), True, True)
 
 
+@pytest.mark.parametrize("sort", ["-created", "-metric.acc.best", "name"])
+def test_few_archived_runs_are_found_without_reading_all_others(tasks, monkeypatch, sort: str) -> None:
+    monkeypatch.setattr(search, "MAX_READ", 1)
+    monkeypatch.setattr(search, "MAX_CANDIDATES", 3)
+    [page] = read_pages("", None, sort, size=100, archived=True)
+    assert {*page.ids} == {"task-05", "task-13", "task-21"}
+    assert (page.total, page.is_exact, page.is_complete) == (3, True, True)
+
+
 def test_a_page_that_reading_did_not_fill_says_so(tasks, monkeypatch) -> None:
     monkeypatch.setattr(search, "MAX_CANDIDATES", -1)
     monkeypatch.setattr(search, "MAX_READ", 5)
