@@ -53,6 +53,8 @@ QUERIES: dict[str, dict[str, Any]] = {
         "query": "status:succeeded,failed lr>=0.0001 lr<0.05 epochs>3 metric.val_loss<9 metric.acc>0.1 "
         "optimizer:adam,sgd framework:jax,deepspeed -tag:paper duration>1m"
     },
+    "archived runs": {"archived": "true"},
+    "archived runs, by a curve": {"archived": "true", "sort": "metric.val_loss.best"},
     "page 100 of 50": {"cursor": "{cursor}"},
 }
 GROUPED = {"query": "status:failed", "by": ["lr", "optimizer"], "column": ["metric.val_loss.best", "gpuHours"]}

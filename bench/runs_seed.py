@@ -119,7 +119,7 @@ def _list_inserts(tasks: int, numbers: str, words: Mapping[str, str]) -> Iterato
         (
             f"INSERT INTO runs_run (task_id, note, gpu_hours, cost, goodput, archived_at) "
             f"SELECT {key}, '', 200 * {_NOISE}, 400 * {_NOISE}, {_OTHER_NOISE}, "
-            f"CASE WHEN n % 1000 = 0 THEN {words['created']} END FROM {some} AS numbers WHERE n % 10 > 0"
+            f"CASE WHEN n % 1000 = 1 THEN {words['created']} END FROM {some} AS numbers WHERE n % 10 > 0"
         ),
     )
 
