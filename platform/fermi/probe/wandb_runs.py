@@ -40,7 +40,9 @@ def runs(pulse: ProgressWriter, module: ModuleType) -> None:
 
     def init(own: Any, settings: Any, *args: Any, **kwargs: Any) -> Any:
         run = begin(own, settings, *args, **kwargs)
-        _claim["begun"] = _claim["process"]
+        if _claim["process"] == os.getpid() and run.id == os.environ.get("FERMI_TASK_ID"):
+            _claim["begun"] = _claim["process"]
+            _run_quietly(_allow_changes, run)
         _run_quietly(_report_run, run)
         return run
 
@@ -104,6 +106,19 @@ def _claim_run() -> bool:
         return False
     _claim["process"] = os.getpid()
     return True
+
+
+def _allow_changes(run: Any) -> None:
+    """Have a resumed run accept another value of a parameter: it has those of the attempt before, so a script that says
+    where it resumes from, or how many ranks there are, would fail (`_sanitize` in sdk/wandb_config.py)."""
+    config = run._config
+    check = config._sanitize
+
+    def sanitize(key: Any, value: Any, allow_val_change: bool | None = None) -> Any:
+        return check(key, value, True if allow_val_change is None else allow_val_change)
+
+    if run.resumed:
+        object.__setattr__(config, "_sanitize", sanitize)
 
 
 def _report_run(run: Any) -> None:

@@ -14,6 +14,7 @@ from fermi.metrics.records import parse_record
 from tests.unit.probe.test_tracker_hooks import Run
 
 TASK = "task-7kq2m9x4td"
+online = pytest.mark.skipif(bool(os.environ.get("FERMI_TRACKERS_PYTHON")), reason="the real one needs a server")
 BEGIN = """
 import wandb
 wandb.init(project="gpt")
@@ -86,7 +87,26 @@ def test_an_offline_run_is_reported_with_its_folder(make_run: Any) -> None:
     assert "url" not in run
 
 
-@pytest.mark.skipif(bool(os.environ.get("FERMI_TRACKERS_PYTHON")), reason="the real one needs a server")
+CONFIGURE = """
+import os, wandb
+wandb.init(project="gpt", config={"attempt": os.environ["FERMI_ATTEMPT"]})
+wandb.config.update({"resume_from": os.environ["FERMI_ATTEMPT"]})
+wandb.config.world_size = os.environ["FERMI_ATTEMPT"]
+print("begun", wandb.run.id, wandb.run.resumed, wandb.config.world_size)
+wandb.finish()
+"""
+
+
+@online
+def test_a_resumed_run_accepts_what_the_next_attempt_is_configured_with(make_run: Any) -> None:
+    first, second = make_run(), make_run()
+    second.folder = first.folder
+    env = {"FERMI_TASK_ID": TASK, "WANDB_API_KEY": "0123456789" * 4}
+    assert f"begun {TASK} False 1" in first(CONFIGURE, "wandb", **env, FERMI_ATTEMPT="1").log
+    assert f"begun {TASK} True 2" in second(CONFIGURE, "wandb", **env, FERMI_ATTEMPT="2").log
+
+
+@online
 def test_an_online_run_is_reported_with_its_page(make_run: Any) -> None:
     found = make_run()(BEGIN, "wandb", FERMI_TASK_ID=TASK, WANDB_API_KEY="the-key")
     run = next(one["run"] for one in found.records if "run" in one)
