@@ -11,6 +11,7 @@ Task 1──* Node        the environments it was made from, by node rank, as th
   │ 1──* Checkpoint   what a restart can resume from
   ├ 1──* TaskParameter  what its script was configured with
   ├ 1──* TaskMedia    images, texts, tables and histograms that its script logged, as files in its outputs
+  ├ 1──* TrackerRun   runs of W&B that its script began, and what became of their files
   ├ 1──* AttemptFacts  what a node of an attempt ran with: interpreter, packages and variables (FactSet), machine
   ├ 1──* LogCursor    how far each rank's log has been read into the tables above
   ├ 1──* TraceExport  parts of its trace that are still to be sent, where tasks are traced
@@ -513,6 +514,39 @@ class TaskMedia(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["task", "kind", "name", "step"], name="one_medium_per_name_and_step")
         ]
+
+
+class TrackerRun(models.Model):
+    """A run that a task's script began at an experiment tracker (`fermi.metrics.tracker_runs`). A run that goes on in
+    the next attempt is one row; offline, each folder is one. `is_offline`: no server knew of it when it began;
+    `folder`: its files then, in the task's outputs. `sync_task`: the newest task that sends its files; `synced_at`:
+    since when it is known that one of them has. At most `core.tracker_runs.MAX_RUNS` per task."""
+
+    task = models.ForeignKey(Task, on_delete=models.CASCADE, related_name="tracker_runs", db_index=False)
+    source = models.CharField(max_length=20)
+    run_id = models.CharField(max_length=128)
+    entity = models.CharField(max_length=200, blank=True)
+    project = models.CharField(max_length=128, blank=True)
+    name = models.CharField(max_length=200, blank=True)
+    url = models.CharField(max_length=500, blank=True)
+    folder = models.CharField(max_length=250, blank=True)
+    is_offline = models.BooleanField(default=False)
+    attempt = models.PositiveIntegerField()
+    rank = models.PositiveIntegerField()
+    at = models.DateTimeField()
+    sync_task = models.ForeignKey(Task, on_delete=models.SET_NULL, null=True, blank=True, related_name="synced_runs")
+    synced_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["rank", "pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["task", "source", "project", "run_id", "folder"], name="one_row_per_tracker_run"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.run_id}"
 
 
 class CheckpointSource(models.TextChoices):

@@ -13,6 +13,7 @@ from apps.training.api import (
     rank_progress,
     telemetry,
     templates,
+    tracker_runs,
     views,
 )
 from apps.training.api.code import TaskCodeSourceView, TaskCodeView
@@ -64,6 +65,8 @@ urlpatterns = [
     path(f"{TASK}/log-patterns/<str:key>", log_patterns.LogPatternView.as_view()),
     path(f"{TASK}/metrics", views.TaskMetricsView.as_view()),
     path(f"{TASK}/media", views.TaskMediaView.as_view()),
+    path(f"{TASK}/tracker-runs", tracker_runs.TrackerRunsView.as_view()),
+    path(f"{TASK}/tracker-runs/sync", tracker_runs.TrackerSyncView.as_view()),
     path(f"{TASK}/pulses", rank_progress.TaskPulsesView.as_view()),
     path(f"{TASK}/telemetry", telemetry.TaskTelemetryView.as_view()),
     path(f"{TASK}/telemetry/now", telemetry.TaskUseView.as_view()),

@@ -48,6 +48,7 @@ from apps.training.core import (
 from apps.training.core.engine_access import build_handle, get_backend
 from apps.training.core.facts import NodePlace, ReportedFacts, store_facts
 from apps.training.core.parameters import store_parameters
+from apps.training.core.tracker_runs import MAX_RUNS, ReportedRun, store_runs
 from apps.training.logs import text_metrics
 from apps.training.models import Checkpoint, CheckpointSource, Event, LogCursor, MetricPoint, Node, Task, TaskMedia
 from apps.training.states import TaskKind
@@ -419,6 +420,8 @@ class LogReader:
                 store_parameters(self._task_id, found, source, replaces=rank == 0)
             if parsed.media:
                 self._store_media(parsed)
+            if parsed.runs:
+                store_runs(self._task_id, self._attempt, parsed.runs)
             for rank, about in parsed.facts.items():
                 store_facts(self._task_id, self._attempt, parsed.find_node(rank), about)
             for tail in parsed.tails:
@@ -652,6 +655,7 @@ class _ParsedRows:
         self.parameters: dict[tuple[int, str], dict[str, ParameterValue]] = {}  # by rank and source
         self.media: dict[tuple[str, str, int], TaskMedia] = {}
         self.facts: dict[int, ReportedFacts] = {}  # by the rank that reported them
+        self.runs: list[ReportedRun] = []
         self.replaced_media: list[tuple[str, str, int]] = []
         self.patterns: list[FoundPattern] = []
         self.losses: list[Finding | loss_anomalies.Resolved] = []
@@ -701,8 +705,11 @@ class _ParsedRows:
             self._add_notice(tail, record.notice, self._at(record.time))
         if record.facts:
             self._add_facts(tail, record.facts)
+        if record.run and len(self.runs) < MAX_RUNS:
+            rank = tail.rank if record.rank is None else record.rank
+            self.runs.append(ReportedRun(record.source, rank, self._at(record.time), record.run))
         found = (point, record.checkpoint, record.parameters, record.media, record.prompt, record.notice, record.facts)
-        return any(found)
+        return any(found) or record.run is not None
 
     def _add_facts(self, tail: _LogTail, found: FoundFacts) -> None:
         known = self.facts.setdefault(tail.rank, ReportedFacts())

@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from apps.files.services import outputs
 from apps.training.core.engine_access import build_handle, get_backend
+from apps.training.core.tracker_runs import keep_synced
 from apps.training.models import Task
 from fermi.jobs.user_paths import CHECKPOINTS_FOLDER, TASK_FOLDERS
 
@@ -28,6 +29,7 @@ def remove_task(task: Task, record: Callable[[], None]) -> None:
     """Delete the task's files, then its rows: a crash in between leaves a task that can be deleted again, never files
     without an owner. `record` is called in the transaction that deletes the rows."""
     runs = list_runs(task)
+    keep_synced(task)
     for each in (task, *runs):
         for number in each.attempts.values_list("number", flat=True):
             get_backend(each.cluster).delete_attempt(build_handle(each, number))

@@ -3096,6 +3096,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/training-tasks/{task_id}/tracker-runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the runs that the task's script began at W&B: at most 100, those of rank 0 first. */
+        get: operations["listTrackerRuns"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/training-tasks/{task_id}/tracker-runs/sync": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Create a task that sends the runs which were offline to W&B (member), with a secret of the project as the
+         *     key. Runs that were sent are not sent again.
+         */
+        post: operations["syncTrackerRuns"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/training-tasks/{task_id}/usage": {
         parameters: {
             query?: never;
@@ -9329,6 +9366,56 @@ export interface components {
             data: components["schemas"]["TokenItemPage"];
             code: number;
             message: string;
+        };
+        TrackerRunItem: {
+            /** @description wandb */
+            source: string;
+            runId: string;
+            entity: string;
+            project: string;
+            name: string;
+            /** @description of its page; empty where it is not known */
+            url: string;
+            /** @description offline: its files are in the outputs and can be synced; gone: they are not */
+            state: components["schemas"]["TrackerRunItemStateEnum"];
+            /** @description of a run that was offline: its files, in the outputs */
+            folder: string;
+            /** @description the newest one in which it was begun or resumed */
+            attempt: number;
+            rank: number;
+            /** Format: date-time */
+            at: string;
+            /** @description the newest task that sends its files */
+            syncTaskId: string | null;
+        };
+        /** @enum {string} */
+        TrackerRunItemStateEnum: "online" | "offline" | "syncing" | "synced" | "gone";
+        TrackerRunList: {
+            items: components["schemas"]["TrackerRunItem"][];
+            /** @description the task's own run: of rank 0, the first one */
+            own: components["schemas"]["TrackerRunItem"] | null;
+            /** @description there are runs that are offline, and the task has ended */
+            canSync: boolean;
+        };
+        TrackerRunListEnvelope: {
+            data: components["schemas"]["TrackerRunList"];
+            code: number;
+            message: string;
+        };
+        TrackerSyncCreated: {
+            taskId: string;
+            status: components["schemas"]["TaskState"];
+        };
+        TrackerSyncCreatedEnvelope: {
+            data: components["schemas"]["TrackerSyncCreated"];
+            code: number;
+            message: string;
+        };
+        TrackerSyncRequest: {
+            /** @description where it runs; by default the first one of the task. It needs wandb and a way to the server */
+            environmentId?: string;
+            /** @description secret of the project with the key; by default the one that the task names, or WANDB_API_KEY */
+            secret?: string;
         };
         TreeEntry: {
             name: string;
@@ -17236,6 +17323,71 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskUseEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listTrackerRuns: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrackerRunListEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    syncTrackerRuns: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                task_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["TrackerSyncRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrackerSyncCreatedEnvelope"];
                 };
             };
             default: {

@@ -3233,6 +3233,25 @@ class TokenItem(TypedDict):
     expiresAt: str | None
 
 
+TrackerRunItemStateEnum: TypeAlias = Literal["online", "offline", "syncing", "synced", "gone"]
+
+
+class TrackerSyncCreated(TypedDict):
+    taskId: str
+    status: TaskState
+
+
+class TrackerSyncRequest(TypedDict):
+    environmentId: NotRequired[str]
+    """
+    where it runs; by default the first one of the task. It needs wandb and a way to the server
+    """
+    secret: NotRequired[str]
+    """
+    secret of the project with the key; by default the one that the task names, or WANDB_API_KEY
+    """
+
+
 TreeEntryKindEnum: TypeAlias = Literal["folder", "file", "link"]
 
 
@@ -6025,6 +6044,51 @@ TimelineSpan = TypedDict(
         "kind": TimelineSpanKindEnum,
     },
 )
+
+
+class TrackerRunItem(TypedDict):
+    source: str
+    """
+    wandb
+    """
+    runId: str
+    entity: str
+    project: str
+    name: str
+    url: str
+    """
+    of its page; empty where it is not known
+    """
+    state: TrackerRunItemStateEnum
+    """
+    offline: its files are in the outputs and can be synced; gone: they are not
+    """
+    folder: str
+    """
+    of a run that was offline: its files, in the outputs
+    """
+    attempt: int
+    """
+    the newest one in which it was begun or resumed
+    """
+    rank: int
+    at: str
+    syncTaskId: str | None
+    """
+    the newest task that sends its files
+    """
+
+
+class TrackerRunList(TypedDict):
+    items: list[TrackerRunItem]
+    own: TrackerRunItem | None
+    """
+    the task's own run: of rank 0, the first one
+    """
+    canSync: bool
+    """
+    there are runs that are offline, and the task has ended
+    """
 
 
 class TreeEntry(TypedDict):

@@ -9,7 +9,7 @@ import pytest
 
 from apps.training.logs import ingest
 from apps.training.logs.ingest import LogReader
-from apps.training.models import Checkpoint, Finding, LogCursor, MetricPoint, Task
+from apps.training.models import Checkpoint, Finding, LogCursor, MetricPoint, Task, TrackerRun
 from fermi.runner.record_frames import format_frame
 from tests.apps.attempts import begin_attempt, write
 
@@ -223,3 +223,15 @@ def test_a_question_of_the_script_is_a_finding_until_its_output_goes_on(task: Ta
     assert found.until is not None
     ask(kind="nonsense", text="x")
     assert Finding.objects.count() == 1
+
+
+def test_a_run_of_a_tracker_is_stored_once_however_often_it_is_reported(task: Task) -> None:
+    for name, url in (("calm-sea", ""), ("calm-sea", "https://wandb.ai/ann/gpt/runs/a"), ("bright-sun", "")):
+        run = {"id": "a", "project": "gpt", "name": name, "url": url, "folder": "wandb/run-1-a"}
+        write(task, format_frame(json.dumps({"source": "wandb", "run": run}).encode(), own_line=True))
+        LogReader(task, 1).read()
+    write(task, format_frame(json.dumps({"source": "wandb", "run": {"id": "a/b"}}).encode(), own_line=True))
+    LogReader(task, 1).read()
+    row = TrackerRun.objects.get(task=task)
+    assert (row.run_id, row.name, row.url) == ("a", "bright-sun", "https://wandb.ai/ann/gpt/runs/a")
+    assert (row.folder, row.attempt, row.rank) == ("", 1, 0)
