@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 from urllib.parse import quote
 
-from fermi.client import config
+from fermi.client import config, plots
 from fermi.client.accounts import Projects, Tokens
 from fermi.client.code import Code
 from fermi.client.costs import Costs
@@ -84,8 +84,24 @@ class Fermi:
         self.schedules = Schedules(self._transport)
 
     def run(self, task_id: str) -> Run:
-        """Return the task as a run whose curves are read."""
+        """Return the task as a run that is read: curves, configuration, newest values, files."""
         return Run(self._transport, task_id)
+
+    def plot_runs(
+        self,
+        tasks: str | Sequence[str],
+        metrics: str | Sequence[str],
+        *,
+        axis: str = "step",
+        smooth: float = 0.0,
+        points: int = plots.POINTS,
+    ) -> plots.RunPlot:
+        """Return curves of up to 50 tasks as a picture for a notebook, one panel for each metric. `axis`: step, time,
+        relativeTime, tokens, samples or gpuHours; `smooth`: weight of a moving average, 0 to below 1. Raise
+        NotFoundError for a task that the caller may not see, FermiError for a metric that no task has or a value that
+        the platform refuses."""
+        chosen = [[one] if isinstance(one, str) else [*one] for one in (tasks, metrics)]
+        return plots.plot_runs(self._transport, *chosen, axis, smooth, points)
 
     def me(self) -> Me:
         """Return the user that the token belongs to."""

@@ -64,3 +64,37 @@ def test_a_data_frame_has_the_columns_of_the_history():
     frame = History([{"step": 0.0, "loss": None}], ["step", "loss"]).to_pandas()
     assert list(frame.columns) == ["step", "loss"]
     assert pandas.isna(frame["loss"][0])
+
+
+def test_an_empty_metric_is_a_column_of_floats_and_times_are_moments():
+    history = History([{"time": 1795903500.5, "loss": None}], ["time", "loss"])
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    frame = history.to_pandas()
+    assert (str(frame["loss"].dtype), frame["time"][0].isoformat()) == ("float64", "2026-11-28T22:05:00.500000+00:00")
+    assert pandas.isna(frame["loss"][0])
+    table = history.to_polars()
+    assert (table["loss"].dtype, table["time"][0].isoformat()) == (
+        polars.Float64,
+        "2026-11-28T22:05:00.500000+00:00",
+    )
+
+
+def test_configuration_has_the_types_of_its_values():
+    values = {"lr": "0.001", "layers": "12", "amp": "true", "name": "adam", "seed": "None", "limit": "inf", "v": "1_0"}
+    answers = Answers({"parameters": [{"name": name, "value": value} for name, value in values.items()]})
+    answers.call = lambda method, path, params=None: answers.answers.pop(0)
+    assert Run(answers, "task-1").config == {
+        "lr": 0.001, "layers": 12, "amp": True, "name": "adam", "seed": None, "limit": "inf", "v": "1_0",
+    }  # fmt: skip
+
+
+def test_a_summary_has_the_newest_value_of_each_curve():
+    names = [f"m{number:02}" for number in range(25)]
+    curves = [{"metric": name, "last": 1.5} for name in names[:24]] + [{"metric": names[24], "last": None}]
+    answers = Answers(
+        {"metrics": [{"name": name} for name in names]},
+        {"complete": True, "series": curves[:20]},
+        {"complete": True, "series": curves[20:]},
+    )
+    assert Run(answers, "task-1").summary == dict.fromkeys(names[:24], 1.5)
+    assert [len(request.get("metric", ())) for request in answers.requests] == [0, 20, 5]
