@@ -1,6 +1,6 @@
-import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, mutationOptions, queryOptions } from "@tanstack/react-query";
 import { fetchAllPages, http, unwrapResponse } from "./client";
-import type { SweepItem } from "./types";
+import type { SweepBody, SweepItem } from "./types";
 
 export const SWEEPS_PER_PAGE = 20;
 /** Trials in one answer. */
@@ -12,6 +12,7 @@ export const sweepKeys = {
   one: (id: string) => [...sweepKeys.all, id] as const,
   trials: (id: string) => [...sweepKeys.one(id), "trials"] as const,
   importance: (id: string) => [...sweepKeys.one(id), "importance"] as const,
+  preview: (body: SweepBody) => ["sweep-preview", body] as const,
 };
 
 export function hasEnded({ status }: Pick<SweepItem, "status">): boolean {
@@ -67,3 +68,21 @@ export const deleteSweep = (id: string) => unwrapResponse(http.DELETE("/api/v1/s
 
 export const cloneBest = (id: string, body: { taskName?: string; hyperparameters?: Record<string, unknown> }) =>
   unwrapResponse(http.POST("/api/v1/sweeps/{sweep_id}/clone-best", { ...at(id), body: { resume: true, ...body } }));
+
+/** Stores nothing, so the body is the key of the query. Aborted when another body is previewed. */
+export const sweepPreviewQuery = (body: SweepBody) =>
+  queryOptions({
+    queryKey: sweepKeys.preview(body),
+    queryFn: ({ signal }) => unwrapResponse(http.POST("/api/v1/sweeps/preview", { body, signal })),
+    placeholderData: keepPreviousData,
+    gcTime: 60_000,
+  });
+
+export const createSweepMutation = mutationOptions({
+  mutationFn: (body: SweepBody) => unwrapResponse(http.POST("/api/v1/sweeps", { body })),
+});
+
+/** Returns the sweep that a pasted file describes. Stores nothing. */
+export const readSweepFile = mutationOptions({
+  mutationFn: (text: string) => unwrapResponse(http.POST("/api/v1/sweeps/read-file", { body: { text } })),
+});

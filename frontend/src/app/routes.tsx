@@ -26,6 +26,7 @@ export const routes: RouteObject[] = [
               { path: "/training/:id", lazy: () => import("@/pages/task") },
               { path: "/runs", lazy: () => withPageTexts(import("@/pages/runs")) },
               { path: "/sweeps", lazy: () => withPageTexts(import("@/pages/sweeps")) },
+              { path: "/sweeps/new", lazy: () => withPageTexts(import("@/pages/sweep-create")) },
               { path: "/sweeps/:id", lazy: () => withPageTexts(import("@/pages/sweeps/sweep-page")) },
               { path: "/queue", lazy: () => import("@/pages/queue") },
               { path: "/queue/timeline", lazy: () => withPageTexts(import("@/pages/timeline")) },

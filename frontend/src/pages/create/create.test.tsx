@@ -500,3 +500,36 @@ test("what several nodes are expected to gain is shown with what it rests on", a
   expect(screen.getByText("80% – 95%")).toBeTruthy();
   expect(screen.getByText("通信开销：1 GiB")).toBeTruthy();
 });
+
+test("tags are sent, each once, and a copy of a task has them", async () => {
+  const sent: CreateRequest[] = [];
+  platformHandlers.use(
+    http.post(apiUrl("/training-tasks"), async ({ request }) => {
+      sent.push((await request.json()) as CreateRequest);
+      return respondWith({ taskId: "task-1" }, 201);
+    }),
+    http.post(apiUrl("/training-tasks/:id/clone"), () =>
+      respondWith({ request: { taskName: "copy", environmentIds: ["env-1"], tags: ["baseline", "v2"] } }),
+    ),
+  );
+  renderAt("/training/create?from=task-1");
+  const field = await screen.findByLabelText("标签");
+  expect(field.getAttribute("value")).toBe("baseline, v2");
+  await userEvent.type(field, "，baseline, long run");
+  await userEvent.click(screen.getByRole("button", { name: "创建并启动训练" }));
+  await waitFor(() => expect(sent).toHaveLength(1));
+  expect(sent[0]?.tags).toEqual(["baseline", "v2", "long run"]);
+});
+
+test("the form's request goes on as the task of a sweep", async () => {
+  platformHandlers.use(
+    http.post(apiUrl("/sweeps/preview"), () => respondWithError(400, "INVALID", "有误")),
+    http.get(apiUrl("/runs/columns"), () => respondWithList()),
+  );
+  renderAt("/training/create");
+  await userEvent.type(await screen.findByLabelText("任务名称"), "wide");
+  await userEvent.click(await card("env-1"));
+  await userEvent.click(screen.getByRole("button", { name: "用于参数搜索…" }));
+  expect((await screen.findByLabelText("参数搜索的名称")).getAttribute("value")).toBe("wide");
+  expect(screen.getByText("env-1")).toBeTruthy();
+});

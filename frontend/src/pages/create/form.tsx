@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { RotateCcw } from "lucide-react";
+import { Grid2x2Plus, RotateCcw } from "lucide-react";
 import { lazy, type SubmitEvent, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
+import { useNavigate } from "react-router";
 import { ApiError } from "@/api/errors";
 import { environmentsQuery, frameworksQuery } from "@/api/inventory";
 import { previewQuery } from "@/api/tasks";
@@ -62,6 +63,7 @@ interface CreateFormProps {
 export function CreateForm({ start, store, restored, goesTo, onStartOver }: CreateFormProps) {
   const { t } = useTranslation();
   const form = useRef<HTMLFormElement>(null);
+  const navigate = useNavigate();
   const [initial] = useState(start);
   const [draft, setDraft] = useState(initial);
   const [taken, setTaken] = useState<Draft>();
@@ -245,9 +247,18 @@ export function CreateForm({ start, store, restored, goesTo, onStartOver }: Crea
         <span className="min-w-0 text-sm text-muted">
           {t("create.footer", { count: sum.nodeCount, gpus: t("counted.gpus", { count: sum.totalGpus }) })}
         </span>
-        <Button type="submit" look="primary" disabled={create.isPending}>
-          {t(create.isPending ? "create.submitting" : "create.submit")}
-        </Button>
+        <span className="flex shrink-0 gap-2">
+          <Button
+            title={t("create.asSweepHint")}
+            onClick={() => void navigate("/sweeps/new", { state: { request: body } })}
+          >
+            <Grid2x2Plus />
+            {t("create.asSweep")}
+          </Button>
+          <Button type="submit" look="primary" disabled={create.isPending}>
+            {t(create.isPending ? "create.submitting" : "create.submit")}
+          </Button>
+        </span>
       </div>
     </form>
   );

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link, useSearchParams } from "react-router";
 import { SWEEPS_PER_PAGE, sweepsQuery } from "@/api/sweeps";
@@ -6,6 +7,7 @@ import type { SweepItem } from "@/api/types";
 import { formatAge, formatDateTime, formatNumber } from "@/lib/format";
 import { useNow } from "@/lib/hooks";
 import { readPageNumber, setFilter } from "@/lib/url-filters";
+import { ButtonLink } from "@/ui/button";
 import { EmptyState } from "@/ui/empty-state";
 import { LoadError, Loading } from "@/ui/errors";
 import { Page } from "@/ui/page";
@@ -19,13 +21,25 @@ export function Component() {
   const page = readPageNumber(params);
   const found = useQuery(sweepsQuery(page));
   return (
-    <Page title={t("app.sweeps")}>
+    <Page
+      title={t("app.sweeps")}
+      actions={
+        <ButtonLink look="primary" to="/sweeps/new">
+          <Plus />
+          {t("sweep.create")}
+        </ButtonLink>
+      }
+    >
       <p className="mb-4 text-sm text-muted">{t("sweep.lead")}</p>
       {found.isError && <LoadError error={found.error} retry={() => void found.refetch()} />}
       {found.isPending && <Loading />}
       {found.data?.total === 0 && (
         <section className="rounded-xl border bg-surface shadow-xs">
-          <EmptyState title={t("sweep.empty")} hint={t("sweep.emptyHint")} />
+          <EmptyState title={t("sweep.empty")} hint={t("sweep.emptyHint")}>
+            <ButtonLink look="primary" to="/sweeps/new">
+              {t("sweep.create")}
+            </ButtonLink>
+          </EmptyState>
         </section>
       )}
       {found.data && found.data.total > 0 && (

@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { Copy, RotateCcw, Square, Trash2 } from "lucide-react";
-import type { ReactNode } from "react";
+import { Copy, Grid2x2Plus, RotateCcw, Square, Trash2 } from "lucide-react";
+import { Fragment, type ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "@/ui/toast";
@@ -56,10 +56,16 @@ export function Actions({ task }: { task: Task }) {
       </RetryButton>
     ),
     clone: (
-      <ButtonLink key="clone" to={`/training/create?from=${task.taskId}`}>
-        <Copy />
-        {t("task.clone")}
-      </ButtonLink>
+      <Fragment key="clone">
+        <ButtonLink to={`/training/create?from=${task.taskId}`}>
+          <Copy />
+          {t("task.clone")}
+        </ButtonLink>
+        <ButtonLink to={`/sweeps/new?from=${task.taskId}`} title={t("task.sweepHint")}>
+          <Grid2x2Plus />
+          {t("task.sweep")}
+        </ButtonLink>
+      </Fragment>
     ),
     delete: (
       <ConfirmDialog
