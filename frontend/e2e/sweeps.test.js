@@ -30,7 +30,7 @@ test("a sweep is created from a task, and its trials are tasks with other parame
   await eventually(page, ended, "that the task has ended", TRAINING_MS);
 
   await page.goto(`${fermi.url}/training/${id}`);
-  await page.getByRole("link", { name: "参数搜索", exact: true }).last().click();
+  await page.getByRole("main").getByRole("link", { name: "参数搜索", exact: true }).click();
   await page.waitForURL(`**/sweeps/new?from=${id}`);
   await page.getByRole("button", { name: "搜索 lr" }).click();
   await page.getByLabel("指标").fill("val_acc");

@@ -1056,7 +1056,6 @@ export const en: PageTranslation = {
     tags: "Tags",
     tagsOf: "Tags of {{name}}",
     tagsAndNote: "Tags and note",
-    editNote: "Edit the note",
     tagsHint: "Separate several with commas.",
     noTags: "No tags yet",
     editTags: "Edit the tags of {{name}}",

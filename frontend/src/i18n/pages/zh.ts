@@ -1008,7 +1008,6 @@ export const zh = {
     tags: "标签",
     tagsOf: "{{name}} 的标签",
     tagsAndNote: "标签和备注",
-    editNote: "编辑备注",
     tagsHint: "多个标签用逗号分隔。",
     noTags: "还没有标签",
     editTags: "编辑 {{name}} 的标签",

@@ -79,10 +79,10 @@ export function RunList({ runs, styles, parameters, metrics, newest, view, onCha
             })}
             {shown.map((name) => (
               <td key={name} className="max-w-48 truncate" title={run.parameters[name]}>
-                {run.parameters[name] ?? "–"}
+                {formatParameter(run.parameters[name])}
               </td>
             ))}
-            <td className="w-px whitespace-nowrap">
+            <td className="w-px py-1! whitespace-nowrap">
               <Button
                 size="icon"
                 look="ghost"
@@ -106,4 +106,16 @@ export function RunList({ runs, styles, parameters, metrics, newest, view, onCha
       })}
     </Table>
   );
+}
+
+/** Longer numbers are rounded. */
+const MAX_DIGITS = 8;
+
+/** Returns a parameter as it was given; numbers that a search drew have more digits than one can compare. */
+function formatParameter(text: string | undefined): string {
+  if (text === undefined) return "–";
+  const number = Number(text);
+  return text.length > MAX_DIGITS && text.trim() !== "" && Number.isFinite(number) && !Number.isInteger(number)
+    ? formatNumber(number)
+    : text;
 }

@@ -103,7 +103,13 @@ export function SweepForm({ start, task: first }: SweepFormProps) {
           <TrialSettings {...section} />
         </div>
         <aside className="min-w-0 lg:sticky lg:top-18 lg:max-h-[calc(100dvh-10rem)] lg:overflow-y-auto">
-          <Preview preview={preview} waiting={request !== body} problems={tried ? found : shown} onGoTo={goTo} />
+          <Preview
+            preview={preview}
+            waiting={request !== body}
+            problems={tried ? found : shown}
+            count={found.length}
+            onGoTo={goTo}
+          />
         </aside>
       </div>
       <div className="sticky bottom-0 z-10 -mx-4 mt-4 -mb-5 flex items-center justify-end gap-3 border-t bg-surface px-4 py-3 sm:-mx-6 sm:px-6">

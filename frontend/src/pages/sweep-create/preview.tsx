@@ -13,12 +13,15 @@ interface PreviewProps {
   preview: UseQueryResult<SweepPreview>;
   /** Whether a newer preview is pending. */
   waiting: boolean;
+  /** Those that are shown. */
   problems: Problem[];
+  /** How many there are. */
+  count: number;
   onGoTo: (problem: Problem) => void;
 }
 
 /** The first trials, as the platform would start them, and what is still missing. */
-export function Preview({ preview, waiting, problems, onGoTo }: PreviewProps) {
+export function Preview({ preview, waiting, problems, count, onGoTo }: PreviewProps) {
   const { t } = useTranslation();
   const { data } = preview;
   const isStale = waiting || preview.isFetching;
@@ -29,8 +32,8 @@ export function Preview({ preview, waiting, problems, onGoTo }: PreviewProps) {
         <span role="status">
           {isStale ? (
             <span className="text-sm text-muted">{t("create.previewing")}</span>
-          ) : problems.length > 0 ? (
-            <Badge tone="warn">{t("create.problems", { count: problems.length })}</Badge>
+          ) : count > 0 ? (
+            <Badge tone="warn">{t("create.problems", { count })}</Badge>
           ) : (
             data && <Badge tone="ok">{t("create.ready")}</Badge>
           )}
