@@ -91,7 +91,7 @@ export const en: PageTranslation = {
     fileTaken: "The form is filled in.",
     parameters: "Parameters",
     proposals: "Of this task, with their present values:",
-    addProposal: "Vary {{name}}",
+    addProposal: "Vary {{parameter}}",
     addParameter: "Add a parameter",
     removeParameter: "Remove {{name}}",
     unnamed: "Parameter without a name",

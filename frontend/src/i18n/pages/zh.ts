@@ -84,7 +84,7 @@ export const zh = {
     fileTaken: "已填入表单。",
     parameters: "参数",
     proposals: "该任务的参数和当前值：",
-    addProposal: "搜索 {{name}}",
+    addProposal: "搜索 {{parameter}}",
     addParameter: "添加参数",
     removeParameter: "移除 {{name}}",
     unnamed: "未命名的参数",

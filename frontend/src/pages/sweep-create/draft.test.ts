@@ -148,7 +148,7 @@ test("a file fills in the form, and is what the form then builds", () => {
     pruning: { method: "asha", minSteps: 10, maxSteps: 90, reduction: 3 },
     budget: { trials: 30, gpuHours: 2.5 },
     parallel: 2,
-    request: { entrypoint: { script: "other.py", args: ["${sweep.args}"] } },
+    request: { entrypoint: { script: "other.py", args: ["${sweep.args}"] }, resumeFrom: "/ckpt/base" },
   };
   const body = buildSweep(applyFile({ ...EMPTY_SWEEP, request: SCRIPT }, file), undefined);
   expect(body).toEqual({

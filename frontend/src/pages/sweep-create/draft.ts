@@ -136,15 +136,15 @@ function buildParameter({ kind, values, min, max, step, log, conditions }: Param
   };
 }
 
-/** Fields of a task's request that say nothing about trials, or that the form sets. */
-const OWN_FIELDS: (keyof CreateRequest)[] = ["priority", "preemptible", "resumeFrom"];
+/** Fields of a task's request that the form sets. */
+const SET_FIELDS = ["priority", "preemptible"];
 
-/** Returns a task's request as that of trials. */
-export function pickTrialRequest(request: Partial<CreateRequest>): Partial<CreateRequest> {
-  return Object.fromEntries(
-    Object.entries(request).filter(([name]) => !OWN_FIELDS.includes(name as keyof CreateRequest)),
-  );
-}
+const omitFields = (request: Partial<CreateRequest>, names: string[]): Partial<CreateRequest> =>
+  Object.fromEntries(Object.entries(request).filter(([name]) => !names.includes(name)));
+
+/** Returns a task's request as that of trials, which do not go on from its checkpoint. */
+export const pickTrialRequest = (request: Partial<CreateRequest>): Partial<CreateRequest> =>
+  omitFields(request, [...SET_FIELDS, "resumeFrom"]);
 
 const asText = (value: unknown) => (typeof value === "string" ? value : value == null ? "" : JSON.stringify(value));
 const asTable = (value: unknown): Record<string, unknown> =>
@@ -182,7 +182,7 @@ export function applyFile(draft: SweepDraft, sweep: Record<string, unknown>): Sw
     preemptible: request.preemptible ?? draft.preemptible,
     request:
       Object.keys(request).length > 0 || draft.request
-        ? { ...draft.request, ...pickTrialRequest(request) }
+        ? { ...draft.request, ...omitFields(request, SET_FIELDS) }
         : draft.request,
   };
 }

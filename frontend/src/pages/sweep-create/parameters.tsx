@@ -12,6 +12,7 @@ import {
   listProposals,
   type ParameterDraft,
   proposeParameter,
+  type Proposal,
 } from "./draft";
 import type { SectionProps } from "./section-props";
 import { SelectField, TextField } from "./text-field";
@@ -19,6 +20,8 @@ import { formatValue } from "./values";
 
 /** Proposals that are shown. */
 const MAX_PROPOSALS = 40;
+
+const formatProposal = ({ name, value }: Proposal) => `${name} = ${formatValue(value)}`;
 
 /** The parameters that trials differ in. */
 export function Parameters({ draft, problemOf, onChange }: SectionProps) {
@@ -46,14 +49,12 @@ export function Parameters({ draft, problemOf, onChange }: SectionProps) {
                 <button
                   key={proposal.name}
                   type="button"
-                  aria-label={t("sweepForm.addProposal", { name: proposal.name })}
+                  aria-label={t("sweepForm.addProposal", { parameter: formatProposal(proposal) })}
                   className="inline-flex max-w-full items-center gap-1 rounded-full border px-2.5 py-0.5 text-xs text-muted -outline-offset-2 hover:text-ink"
                   onClick={() => add(proposeParameter(proposal))}
                 >
                   <Plus aria-hidden className="size-3 shrink-0" />
-                  <span className="truncate font-mono">
-                    {proposal.name} = {formatValue(proposal.value)}
-                  </span>
+                  <span className="truncate font-mono">{formatProposal(proposal)}</span>
                 </button>
               ))}
             </div>

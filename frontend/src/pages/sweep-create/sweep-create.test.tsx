@@ -61,7 +61,7 @@ beforeEach(() => {
 
 test("a task's parameter is varied, and its trials are preemptible and use what is left", async () => {
   renderAt("/sweeps/new?from=task-1");
-  await userEvent.click(await screen.findByRole("button", { name: "搜索 lr" }));
+  await userEvent.click(await screen.findByRole("button", { name: "搜索 lr = 0.001" }));
   expect(screen.getByLabelText("从").getAttribute("value")).toBe("0.0001");
   await userEvent.type(screen.getByLabelText("指标"), "val_acc");
   const goal = screen.getByLabelText<HTMLSelectElement>("方向");
@@ -91,7 +91,7 @@ test("what is wrong is shown at its field once the form was tried", async () => 
     ),
   );
   renderAt("/sweeps/new?from=task-1");
-  await userEvent.click(await screen.findByRole("button", { name: "搜索 lr" }));
+  await userEvent.click(await screen.findByRole("button", { name: "搜索 lr = 0.001" }));
   await userEvent.click(screen.getByRole("button", { name: "开始参数搜索" }));
   const field = screen.getByLabelText("到");
   await within(field.parentElement as HTMLElement).findByText("范围为空");
@@ -132,6 +132,6 @@ test("a pasted file fills in the form", async () => {
 test("without a task, one is chosen from those of before", async () => {
   renderAt("/sweeps/new");
   await userEvent.click(await screen.findByRole("button", { name: new RegExp(task.taskId) }));
-  await screen.findByRole("button", { name: "搜索 layers" });
+  await screen.findByRole("button", { name: "搜索 layers = 4" });
   expect(screen.getByText("train.py --lr 0.001 --layers 4")).toBeTruthy();
 });
