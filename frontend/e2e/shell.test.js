@@ -42,19 +42,31 @@ test("a page has its outline before JavaScript loads, without layout shift", asy
 test("every page is in the navigation in both languages", async () => {
   await open("/zones");
   for (const language of ["English", "中文"]) {
-    for (const width of [768, 1024, 1280, 1440]) {
+    for (const width of [768, 1024, 1280, 1360, 1440]) {
       await page.setViewportSize({ width, height: 900 });
-      const hidden = await page.locator("header nav a").evaluateAll((links) =>
-        links
-          .filter((link) => {
-            const { left, right, top, bottom } = link.getBoundingClientRect();
-            const nav = link.parentElement.getBoundingClientRect();
-            return left < nav.left || right > Math.min(nav.right, innerWidth) || top < 0 || bottom > nav.bottom;
-          })
-          .map(({ textContent }) => textContent),
-      );
+      const entries = page.locator("header nav").locator("a:visible, summary:visible");
+      const { hidden, lines } = await entries.evaluateAll((all) => {
+        const nav = all[0].closest("nav").getBoundingClientRect();
+        const boxes = all.map((entry) => ({ name: entry.textContent, box: entry.getBoundingClientRect() }));
+        const outside = ({ left, right, top, bottom }) =>
+          left < nav.left || right > Math.min(nav.right, innerWidth) || top < 0 || bottom > nav.bottom;
+        return {
+          hidden: boxes.filter(({ box }) => outside(box)).map(({ name }) => name),
+          lines: new Set(boxes.map(({ box }) => Math.round(box.bottom))).size,
+        };
+      });
       assert.deepEqual(hidden, [], `at ${width}, before ${language}`);
+      if (width >= 1280) assert.equal(lines, 1, `one line at ${width}, before ${language}`);
     }
+    let pages = await page.locator("header nav a:visible").count();
+    for (const group of await page.locator("header nav summary").all()) {
+      await group.click();
+      const links = page.locator("header nav details[open] a");
+      await links.first().waitFor();
+      pages += await links.count();
+      await page.keyboard.press("Escape");
+    }
+    assert.equal(pages, 15, `pages before ${language}`);
     await page.getByRole("button", { name: language === "English" ? "Switch to English" : "切换到中文" }).click();
     await page
       .getByRole("link", { name: language === "English" ? "Training tasks" : "训练任务", exact: true })

@@ -1,19 +1,47 @@
-/** Pages in the navigation. `key` follows `g` on the keyboard. */
-export const NAV_PAGES = [
+/** A page in the navigation. `key` follows `g` on the keyboard; pages of a group share one entry. */
+interface NavPage {
+  to: string;
+  label: NavLabel;
+  key: string;
+  group?: NavGroup;
+}
+
+export type NavGroup = "repeat" | "machines" | "data";
+type NavLabel =
+  | "app.overview"
+  | "app.tasks"
+  | "app.runs"
+  | "app.sweeps"
+  | "app.templates"
+  | "app.schedules"
+  | "app.queue"
+  | "app.environments"
+  | "app.workers"
+  | "app.preflights"
+  | "app.zones"
+  | "app.datasets"
+  | "app.files"
+  | "app.models"
+  | "app.usage";
+
+/** Pages in the navigation, in its order. */
+export const NAV_PAGES: readonly NavPage[] = [
   { to: "/overview", label: "app.overview", key: "o" },
   { to: "/training", label: "app.tasks", key: "t" },
   { to: "/runs", label: "app.runs", key: "r" },
-  { to: "/sweeps", label: "app.sweeps", key: "x" },
+  { to: "/sweeps", label: "app.sweeps", key: "x", group: "repeat" },
+  { to: "/templates", label: "app.templates", key: "l", group: "repeat" },
+  { to: "/schedules", label: "app.schedules", key: "c", group: "repeat" },
   { to: "/queue", label: "app.queue", key: "q" },
   { to: "/environments", label: "app.environments", key: "e" },
-  { to: "/workers", label: "app.workers", key: "w" },
-  { to: "/preflight", label: "app.preflights", key: "p" },
-  { to: "/datasets", label: "app.datasets", key: "d" },
-  { to: "/files", label: "app.files", key: "f" },
-  { to: "/models", label: "app.models", key: "m" },
-  { to: "/zones", label: "app.zones", key: "z" },
+  { to: "/workers", label: "app.workers", key: "w", group: "machines" },
+  { to: "/preflight", label: "app.preflights", key: "p", group: "machines" },
+  { to: "/zones", label: "app.zones", key: "z", group: "machines" },
+  { to: "/datasets", label: "app.datasets", key: "d", group: "data" },
+  { to: "/files", label: "app.files", key: "f", group: "data" },
+  { to: "/models", label: "app.models", key: "m", group: "data" },
   { to: "/usage", label: "app.usage", key: "u" },
-] as const;
+];
 
 /** Pages inside others, and pages behind the user's name. */
 export const OTHER_PAGES = [

@@ -1,12 +1,10 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { LogOut, UserRound } from "lucide-react";
-import { useEffect, useRef } from "react";
 import { useTranslation } from "react-i18next";
-import { Link, Navigate, NavLink, Outlet, useLocation, useNavigate } from "react-router";
+import { Link, Navigate, Outlet, useLocation, useNavigate } from "react-router";
 import { isSignedOut } from "@/api/errors";
 import { meQuery, signOut } from "@/api/session";
 import type { Me } from "@/api/types";
-import { cx } from "@/lib/cx";
 import { Button, ButtonLink } from "@/ui/button";
 import { LoadError, toastError } from "@/ui/errors";
 import { Logo } from "@/ui/logo";
@@ -15,7 +13,7 @@ import { InboxButton } from "./inbox-button";
 import { ConnectionBanner } from "./connection-banner";
 import { PaletteButton } from "./palette-button";
 import { OperatorNotices } from "./operator-notices";
-import { NAV_PAGES } from "./pages";
+import { Navigation } from "./navigation";
 import { LanguageSwitch, ThemeSwitch } from "./preferences";
 
 /** The frame of every page for signed-in users. Others are sent to sign in and return afterwards. */
@@ -80,38 +78,6 @@ function Header({ me }: { me: Me }) {
         <SignOut username={me.username} />
       </div>
     </header>
-  );
-}
-
-/** The links in lines; on a phone, one line that scrolls to the open page. */
-function Navigation() {
-  const { t } = useTranslation();
-  const { pathname } = useLocation();
-  const strip = useRef<HTMLElement>(null);
-  useEffect(() => {
-    strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-  }, [pathname]);
-  return (
-    <nav
-      ref={strip}
-      aria-label={t("app.nav")}
-      className="bare-scroll order-last -mx-1 flex w-full gap-0.5 overflow-x-auto p-1 sm:flex-wrap sm:overflow-visible xl:order-none xl:w-auto xl:min-w-0 xl:flex-1"
-    >
-      {NAV_PAGES.map(({ to, label }) => (
-        <NavLink
-          key={to}
-          to={to}
-          className={({ isActive }) =>
-            cx(
-              "rounded-lg px-2 py-1.5 text-sm font-medium whitespace-nowrap",
-              isActive ? "bg-accent-soft text-accent-ink" : "text-muted hover:text-ink",
-            )
-          }
-        >
-          {t(label)}
-        </NavLink>
-      ))}
-    </nav>
   );
 }
 

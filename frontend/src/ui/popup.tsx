@@ -6,11 +6,20 @@ interface PopupProps {
   icon: ReactNode;
   /** On a phone: as wide as the page, below the nearest positioned ancestor. */
   wide?: boolean;
+  /** Classes of the button and of the panel in place of the usual ones. */
+  look?: { button: string; panel: string };
+  /** Whether the open page is one that the panel leads to. */
+  current?: boolean | undefined;
   children: ReactNode;
 }
 
+const BUTTON = cx(
+  "h-9 gap-1.5 rounded-lg px-2.5 text-sm font-medium text-muted [&>svg]:size-4",
+  "hover:bg-sunken hover:text-ink group-open:bg-sunken group-open:text-ink",
+);
+
 /** A panel below its button, rendered when it opens. Escape, a press elsewhere, or following a link closes it. */
-export function Popup({ label, icon, wide, children }: PopupProps) {
+export function Popup({ label, icon, wide, look, current, children }: PopupProps) {
   const ref = useRef<HTMLDetailsElement>(null);
   const [open, setOpen] = useState(false);
   useEffect(() => {
@@ -37,10 +46,10 @@ export function Popup({ label, icon, wide, children }: PopupProps) {
       onToggle={({ currentTarget }) => setOpen(currentTarget.open)}
     >
       <summary
+        aria-current={current || undefined}
         className={cx(
-          "relative flex h-9 list-none items-center gap-1.5 rounded-lg px-2.5 text-sm font-medium text-muted",
-          "hover:bg-sunken hover:text-ink group-open:bg-sunken group-open:text-ink [&>svg]:size-4",
-          "[&::-webkit-details-marker]:hidden",
+          "relative flex list-none items-center [&::-webkit-details-marker]:hidden",
+          look?.button ?? BUTTON,
         )}
       >
         {icon}
@@ -51,8 +60,8 @@ export function Popup({ label, icon, wide, children }: PopupProps) {
           if (ref.current && (target as Element).closest("a")) ref.current.open = false;
         }}
         className={cx(
-          "absolute top-full right-0 z-20 mt-1 max-w-[calc(100vw-2rem)] rounded-lg border bg-surface p-2 shadow-lg",
-          wide ? "w-96 max-sm:inset-x-4 max-sm:w-auto" : "w-64",
+          "absolute top-full z-20 mt-1 max-w-[calc(100vw-2rem)] rounded-lg border bg-surface shadow-lg",
+          look?.panel ?? (wide ? "right-0 w-96 p-2 max-sm:inset-x-4 max-sm:w-auto" : "right-0 w-64 p-2"),
         )}
       >
         {open && children}

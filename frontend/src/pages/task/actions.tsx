@@ -1,9 +1,10 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { Copy, Grid2x2Plus, RotateCcw, Square, Trash2 } from "lucide-react";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { BookmarkPlus, Copy, Grid2x2Plus, RotateCcw, Square, Trash2 } from "lucide-react";
 import { Fragment, type ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "@/ui/toast";
+import { canCreate, meQuery } from "@/api/session";
 import { deleteTaskMutation, stopTaskMutation, taskKeys } from "@/api/tasks";
 import type { Action, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
@@ -20,6 +21,7 @@ export function Actions({ task }: { task: Task }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const navigate = useNavigate();
+  const mayCreate = canCreate(useQuery(meQuery).data, task.projectId);
   const stop = useTaskAction(task.taskId, stopTaskMutation(task.taskId), "task.stopDone");
   const remove = useMutation({
     ...deleteTaskMutation(task.taskId),
@@ -89,6 +91,12 @@ export function Actions({ task }: { task: Task }) {
       {(Object.keys(buttons) as Action[])
         .filter((action) => task.allowedActions.includes(action))
         .map((action) => buttons[action])}
+      {mayCreate && (
+        <ButtonLink to={`/templates/create?task=${task.taskId}`}>
+          <BookmarkPlus />
+          {t("task.saveTemplate")}
+        </ButtonLink>
+      )}
       <ScriptDownload id={task.taskId} />
     </>
   );

@@ -1,0 +1,76 @@
+import { ChevronDown } from "lucide-react";
+import { useEffect, useRef } from "react";
+import { useTranslation } from "react-i18next";
+import { NavLink, useLocation } from "react-router";
+import { cx } from "@/lib/cx";
+import { Popup } from "@/ui/popup";
+import { NAV_PAGES, type NavGroup } from "./pages";
+
+interface Entry {
+  group?: NavGroup;
+  pages: (typeof NAV_PAGES)[number][];
+}
+
+/** The entries: single pages, and groups where their first page is. */
+const ENTRIES = NAV_PAGES.reduce<Entry[]>((entries, page) => {
+  const last = entries.at(-1);
+  if (page.group && last?.group === page.group) last.pages.push(page);
+  else entries.push({ ...(page.group && { group: page.group }), pages: [page] });
+  return entries;
+}, []);
+
+const buildClasses = (active: boolean) =>
+  cx(
+    "rounded-lg px-2 py-1.5 text-sm font-medium whitespace-nowrap",
+    active ? "bg-accent-soft text-accent-ink" : "text-muted hover:text-ink",
+  );
+
+/** Links and groups of links in a line; on a phone all links in one line, which scrolls to the open page. */
+export function Navigation() {
+  const { t } = useTranslation();
+  const { pathname } = useLocation();
+  const strip = useRef<HTMLElement>(null);
+  useEffect(() => {
+    strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [pathname]);
+  return (
+    <nav
+      ref={strip}
+      aria-label={t("app.nav")}
+      className="bare-scroll order-last -mx-1 flex w-full gap-0.5 overflow-x-auto p-1 sm:flex-wrap sm:overflow-visible xl:order-none xl:w-auto xl:min-w-0 xl:flex-1"
+    >
+      {ENTRIES.map((entry) => (
+        <Entry key={entry.pages[0]?.to} {...entry} pathname={pathname} />
+      ))}
+    </nav>
+  );
+}
+
+function Entry({ group, pages, pathname }: Entry & { pathname: string }) {
+  const { t } = useTranslation();
+  const links = pages.map(({ to, label }) => (
+    <NavLink key={to} to={to} className={({ isActive }) => cx(buildClasses(isActive), group && "sm:block")}>
+      {t(label)}
+    </NavLink>
+  ));
+  if (!group) return links;
+  const current = pages.some(({ to }) => pathname === to || pathname.startsWith(`${to}/`));
+  return (
+    <>
+      <div className="contents sm:hidden">{links}</div>
+      <div className="hidden sm:block">
+        <Popup
+          current={current}
+          look={{
+            button: cx("flex-row-reverse gap-0.5 group-open:text-ink", buildClasses(current)),
+            panel: "left-0 min-w-36 p-1",
+          }}
+          label={t(`app.group.${group}`)}
+          icon={<ChevronDown aria-hidden className="size-3.5 group-open:rotate-180" />}
+        >
+          {links}
+        </Popup>
+      </div>
+    </>
+  );
+}
