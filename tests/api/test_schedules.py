@@ -101,7 +101,9 @@ def test_a_schedule_runs_a_template_with_values(colleague, owner):
     saved = {"name": "t", "projectId": ONE, "request": request, "parameters": parameters}
     template = colleague.post("/saved-templates", saved).data["id"]
     body = {**BODY, "request": None, "templateId": template}
-    assert colleague.post("/schedules", body).problems == {"values.name": "PARAMETER_REQUIRED"}
+    assert colleague.post("/schedules", {**body, "cron": "x"}).problems == {
+        "values.name": "PARAMETER_REQUIRED", "cron": "CRON_FIELDS",
+    }  # fmt: skip
     shown = colleague.post("/schedules", {**body, "values": {"name": "x"}}).data
     assert (shown["templateId"], shown["templateName"], shown["values"]) == (template, "t", {"name": "x"})
     assert owner.delete(f"/saved-templates/{template}").error == "TEMPLATE_IN_USE"

@@ -123,9 +123,9 @@ def _set_values(user: User, schedule: Schedule, values: Mapping[str, Any]) -> No
         problems += _set_template(user, schedule, values["template_id"])
     if not problems and (schedule.template_id is None) == (schedule.request is None):
         problems.append(Problem("templateId", "SCHEDULE_NEEDS_ONE_SOURCE"))
-    problems += cron.find_problems(schedule.cron, schedule.zone, moment)
     if not problems and _CONTENT & values.keys():
         problems += _check_request(user, schedule)
+    problems += cron.find_problems(schedule.cron, schedule.zone, moment)
     if problems:
         raise ProblemsError(problems)
     schedule.updated_at = moment
