@@ -12,7 +12,7 @@ from apps.accounts import audit
 from apps.accounts import secrets as project_secrets
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
-from apps.environments import gpu_allocation, specs, transitions
+from apps.environments import gpu_allocation, own_secrets, specs, transitions
 from apps.environments.models import Hosted, Run
 from apps.environments.states import TRANSITIONS, DesiredState, EnvironmentState, idleness
 from apps.environments.states.deadlines import ENGINE_RETRY_DELAY, GRACE_SECONDS, RECHECK_AFTER, RESET_RETRIES_AFTER
@@ -51,7 +51,7 @@ def create_run(hosted: Hosted, hosting: EnvironmentBackend) -> timedelta | None:
     environment, number = hosted.environment, hosted.run + 1
     spec = specs.load_spec(hosted.spec, number)
     try:
-        project_secrets.reveal_secrets(spec.project, spec.secret_env)
+        own_secrets.reveal_run_secrets(spec)
         there = gpu_allocation.count_host_gpus(hosting, spec)
         with transitions.lock_unchanged(hosted):
             numbers = gpu_allocation.assign_gpus(hosted, environment.cluster_id, spec, there)
@@ -85,7 +85,7 @@ def start_run(hosted: Hosted, run: Run, hosting: EnvironmentBackend, decision: E
     """Send the run to its engine."""
     spec = specs.load_spec(hosted.spec, hosted.run)
     try:
-        secrets = project_secrets.reveal_secrets(spec.project, spec.secret_env)
+        secrets = own_secrets.reveal_run_secrets(spec)
     except project_secrets.SecretUnavailableError as missing:
         return record_waiting(hosted, Cause(missing.code, missing.params))
     rendered = Rendered.from_json(run.rendered) if run.rendered else _render_late(hosted, run, spec, hosting)
@@ -130,7 +130,8 @@ def record_end(hosted: Hosted, decision: EnvironmentDecision) -> timedelta | Non
         with transaction.atomic():
             transitions.end_run(hosted, cause)
             if cause.code == EnvironmentReason.IDLE:
-                said = {"wanted": DesiredState.STOPPED, "asked_code": cause.code, "asked_params": dict(cause.params)}
+                wanted = DesiredState.DELETED if hosted.purpose else DesiredState.STOPPED
+                said = {"wanted": wanted, "asked_code": cause.code, "asked_params": dict(cause.params)}
                 Hosted.objects.filter(pk=hosted.pk).update(**said)
                 project = hosted.environment.project_id
                 audit.record_event(None, "environment.idle-stop", hosted.pk, project=project, **cause.params)
@@ -181,7 +182,7 @@ def delete_disk(hosted: Hosted, hosting: EnvironmentBackend | None, decision: En
 
 
 def warn_owner(hosted: Hosted, stops: idleness.IdleFacts) -> timedelta:
-    """Notify the owner that the environment is about to stop."""
+    """Notify the owner that the environment is about to stop. One with a purpose holds no work."""
     moment, at = now(), idleness.compute_stop_time(stops)
     environment = hosted.environment
     ends = max(at or moment, moment + idleness.compute_warning_span(timedelta(minutes=stops.minutes or 0)))
@@ -189,11 +190,13 @@ def warn_owner(hosted: Hosted, stops: idleness.IdleFacts) -> timedelta:
     with transaction.atomic():
         if not transitions.filter_unchanged(hosted).filter(warned_at=hosted.warned_at).update(warned_at=moment):
             raise transitions.StaleStateError(hosted.pk)
-        transitions.record_event(hosted, "ENVIRONMENT_IDLE_WARNED", params)
-        link = f"/environments/{hosted.pk}"
-        project, owner = environment.project_id, environment.owner_id
-        open_incident(
-            "environment_idle", hosted.pk, "NOTICE_ENVIRONMENT_IDLE", params, project=project, owner=owner, link=link
-        )
+        if not hosted.purpose:
+            transitions.record_event(hosted, "ENVIRONMENT_IDLE_WARNED", params)
+            link = f"/environments/{hosted.pk}"
+            project, owner = environment.project_id, environment.owner_id
+            open_incident(
+                "environment_idle", hosted.pk, "NOTICE_ENVIRONMENT_IDLE", params,
+                project=project, owner=owner, link=link,
+            )  # fmt: skip
     hosted.warned_at = moment
     return RECHECK_AFTER[EnvironmentState.RUNNING]

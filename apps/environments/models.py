@@ -72,6 +72,8 @@ class Hosted(models.Model):
     run        number of the present run; 0 before the first. `asked_run`: the first run since a user asked for one;
                later ones are retries. `restart_run`: the run that a user asked to restart
     spec       the engine's specification without its run. `seen`: what was last observed of the run
+    purpose    what the platform created it for by itself (`tensorboard`); empty: a user's own. When it is idle it is
+               deleted, and its disk with it
     task       the task it was created for, and `afterwards` (delete, stop, keep) what happens when that ends
     """
 
@@ -98,6 +100,7 @@ class Hosted(models.Model):
     active_at = models.DateTimeField(null=True, blank=True)  # the last activity
     warned_at = models.DateTimeField(null=True, blank=True)  # its owner was warned of the idle stop
     keep_until = models.DateTimeField(null=True, blank=True)
+    purpose = models.CharField(max_length=20, default="", db_default="", blank=True)
     task = models.CharField(max_length=40, default="", blank=True, db_index=True)
     afterwards = models.CharField(max_length=10, default="", blank=True)
     made_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")

@@ -14,6 +14,8 @@ from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatu
 from apps.common import asgi, request_id
 from apps.common.asgi import App, Receive, Scope, Send
 from apps.common.errors import ApiError
+from apps.environments import own_secrets
+from apps.environments.models import Hosted
 from apps.proxy import envd_streams, error_pages, headers, hostnames, http_client, targets, tickets, websocket_proxy
 from apps.proxy.access_watch import CHECK_SECONDS, RevocationWatcher, run_in_thread
 from apps.proxy.tickets import SessionState, SessionToken
@@ -170,6 +172,7 @@ class EnvironmentProxy:
         passed = headers.filter_request_headers(
             visit.scope["headers"], origin=visit.origin, client=visit.client, hidden_cookies=visit.hidden
         )
+        passed += _make_key_header(session)
         try:
             await _run_until_revoked(
                 revoked,
@@ -324,6 +327,15 @@ async def _run_until_revoked(revoked: "asyncio.Future[None]", work: Awaitable[No
         if not task.done():
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def _make_key_header(session: SessionState) -> headers.Headers:
+    """Return the header by which the program of an environment with a purpose knows the proxy; none for others."""
+    hosted: Hosted | None = getattr(session.environment, "hosted", None)
+    if hosted is None or not hosted.purpose:
+        return []
+    key = own_secrets.make_proxy_key(session.environment.pk, session.run)
+    return [(own_secrets.PROXY_KEY_HEADER, key.encode())]
 
 
 def _make_unreachable_error(error: Exception, session: SessionState) -> ApiError:

@@ -15,6 +15,7 @@ from apps.training.core.engine_access import (
     reveal_secrets,
 )
 from apps.training.core.facts import list_newest_facts
+from apps.training.core.log_patterns import apply_patterns
 from apps.training.core.metric_blocks import copy_points
 from apps.training.core.metric_curves import Curve, CurveReader, Span
 from apps.training.core.redaction import redact_request
@@ -23,6 +24,7 @@ from apps.training.core.run_tokens import PREFIX as RUN_TOKEN_PREFIX
 from apps.training.core.run_tokens import find_token_task, make_run_token
 from apps.training.core.summaries import rebuild_summaries
 from apps.training.core.tracked_values import record_tracked_parameters, record_tracked_values
+from apps.training.core.tracking_server import find_platform_address
 from apps.training.core.wakeups import enqueue_task, enqueue_tasks, enqueue_waiting_tasks
 from apps.training.models import (
     Attempt,
@@ -83,6 +85,7 @@ __all__ = [
     "TaskState",
     "TraceExport",
     "UsageTotals",
+    "apply_patterns",
     "build_handle",
     "clone_request",
     "copy_points",
@@ -95,6 +98,7 @@ __all__ = [
     "explain_task",
     "filter_engine_scheduled",
     "find_newest_checkpoint",
+    "find_platform_address",
     "find_summary",
     "find_task",
     "find_token_task",

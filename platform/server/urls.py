@@ -25,6 +25,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.code.api.urls")),
     path("", include("apps.files.api.urls")),
     path("", include("apps.templates.api.urls")),
+    path("", include("apps.tensorboard.api.urls")),
     path("schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
 ]
@@ -35,6 +36,7 @@ urlpatterns = [
     path("api/v1/", include(api)),
     re_path("^api(/|$)", UnknownPathView.as_view()),
     path("mlflow/", include("apps.mlflow.api.urls")),
+    path("tensorboard-feed/", include("apps.tensorboard.api.feed_urls")),
     path("_allauth/", include("allauth.headless.urls")),
     path("auth/link/<str:secret>", sign_in_by_link),
     path("environments/<str:environment_id>/open", open_environment),
@@ -45,5 +47,5 @@ urlpatterns = [
     path("healthz", views.healthz),
     path("readyz", views.readyz),
     path("metrics", views.MetricsView.as_view()),
-    re_path(r"^(?!api/|mlflow/|_allauth/|admin/|static/|assets/)", views.serve_console),
+    re_path(r"^(?!api/|mlflow/|tensorboard-feed/|_allauth/|admin/|static/|assets/)", views.serve_console),
 ]

@@ -16,7 +16,7 @@ from apps.common.row_bounds import check_row_limit
 from apps.environments import specs, transitions
 from apps.environments.models import Hosted
 from apps.environments.services import admission, lifecycle
-from apps.environments.states import EnvironmentState
+from apps.environments.states import EnvironmentAction, EnvironmentState
 from apps.environments.states.deadlines import DEADLINES
 from apps.environments.validation import SPEC_COLUMNS, CreateRequest, ValidatedEnvironment, validate_environments
 
@@ -28,14 +28,16 @@ def create_environment(
     key: str | None = None,
     task: str = "",
     afterwards: str = "",
+    purpose: str = "",
     draft: ValidatedEnvironment | None = None,
 ) -> DevEnvironment:
     """Create an environment.
 
     `key`: the Idempotency-Key; with the same request it returns the environment that it returned before, with another
     one it is a conflict. `task`: the task it is created for, and `afterwards` (delete, stop, keep) what happens when
-    that ends. `draft`: the validation of this request, where it was made before: then no engine is asked, and this may
-    be part of the caller's transaction. Raises ProblemsError with all problems.
+    that ends. `purpose`: see `Hosted`; no task is placed in such an environment. `draft`: the validation of this
+    request, where it was made before: then no engine is asked, and this may be part of the caller's transaction. Raises
+    ProblemsError with all problems.
     """
     digest = hashlib.sha256(orjson.dumps(asdict(request), option=orjson.OPT_SORT_KEYS)).hexdigest()
     if key and (before := _find_earlier(user, key, digest)):
@@ -46,7 +48,13 @@ def create_environment(
         raise ProblemsError(draft.problems)
     assert draft.project
     access.require_role(user, draft.project, Role.MEMBER)
-    stored = {"idempotency_key": key or None, "request_hash": digest, "task": task, "afterwards": afterwards}
+    stored = {
+        "idempotency_key": key or None,
+        "request_hash": digest,
+        "task": task,
+        "afterwards": afterwards,
+        "purpose": purpose,
+    }
     try:
         with transaction.atomic():
             return _store_environment(user, draft, stored)
@@ -60,6 +68,8 @@ def clone_environment(user: User, environment: DevEnvironment, name: str) -> Dev
     """Create an environment with the same spec and an empty disk."""
     hosted = lifecycle.get_hosted(environment)
     access.require_role(user, environment.project_id, Role.MEMBER)
+    if hosted.purpose:
+        raise ApiError(409, "ENVIRONMENT_ACTION_NOT_ALLOWED", action=EnvironmentAction.CLONE, status=hosted.state)
     spec = hosted.spec
     changes = {column: spec[column] for column in SPEC_COLUMNS} | {"idle_stop_minutes": hosted.idle_stop_minutes}
     asked = CreateRequest(
@@ -102,6 +112,7 @@ def _store_environment(user: User, draft: ValidatedEnvironment, stored: dict[str
         zone=draft.zone,
         status=EnvironmentStatus.CREATING,
         host=spec.host,
+        cordoned=bool(stored["purpose"]),
         **specs.build_columns(spec),
     )
     hosted = Hosted.objects.create(

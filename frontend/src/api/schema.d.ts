@@ -2401,6 +2401,48 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/tensorboards": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the TensorBoards of your projects, the newest first. */
+        get: operations["listTensorboards"];
+        put?: never;
+        /**
+         * @description Return the TensorBoard of some tasks of one project; one is created where there is none (member). It follows
+         *     tasks that run, and ends when it was not used for 30 minutes. Read it again until its state is `ready`.
+         */
+        post: operations["openTensorboard"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tensorboards/{tensorboard_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return one TensorBoard. */
+        get: operations["getTensorboard"];
+        put?: never;
+        post?: never;
+        /**
+         * @description End a TensorBoard (member): its environment is deleted with all that was copied. The tasks keep what they
+         *     have.
+         */
+        delete: operations["endTensorboard"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tokens": {
         parameters: {
             query?: never;
@@ -9284,6 +9326,48 @@ export interface components {
             /** @description what there is not */
             missing: components["schemas"]["WarningItem"][];
         };
+        TensorBoardItem: {
+            id: string;
+            /** @description in which it runs */
+            environmentId: string;
+            projectId: string;
+            taskIds: string[];
+            state: components["schemas"]["TensorBoardItemStateEnum"];
+            /** @description why it is not ready */
+            reason: components["schemas"]["HostedReason"] | null;
+            /** @description where a browser opens it, from the console's address on; null until it is ready */
+            url: string | null;
+            /**
+             * Format: date-time
+             * @description when it ends, if nobody uses it
+             */
+            endsAt: string | null;
+            createdBy: string;
+            /** Format: date-time */
+            createdAt: string;
+        };
+        TensorBoardItemEnvelope: {
+            data: components["schemas"]["TensorBoardItem"];
+            code: number;
+            message: string;
+        };
+        TensorBoardItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["TensorBoardItem"][];
+        };
+        TensorBoardItemPageEnvelope: {
+            data: components["schemas"]["TensorBoardItemPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        TensorBoardItemStateEnum: "starting" | "ready" | "failed" | "ending";
+        TensorBoardOpenRequest: {
+            /** @description of one project */
+            taskIds: string[];
+        };
         /** @description A part of a text, in characters (Unicode code points) from 0. */
         TextPlace: {
             from: number;
@@ -15985,6 +16069,129 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TaskTemplateEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listTensorboards: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TensorBoardItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    openTensorboard: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TensorBoardOpenRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TensorBoardItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getTensorboard: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tensorboard_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TensorBoardItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    endTensorboard: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                tensorboard_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {

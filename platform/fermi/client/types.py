@@ -3198,6 +3198,16 @@ class TemplateTask(TypedDict):
     status: str
 
 
+TensorBoardItemStateEnum: TypeAlias = Literal["starting", "ready", "failed", "ending"]
+
+
+class TensorBoardOpenRequest(TypedDict):
+    taskIds: list[str]
+    """
+    of one project
+    """
+
+
 TextPlace = TypedDict(
     "TextPlace",
     {
@@ -6031,6 +6041,31 @@ class TemplateVariant(TypedDict):
     """
     what there is not
     """
+
+
+class TensorBoardItem(TypedDict):
+    id: str
+    environmentId: str
+    """
+    in which it runs
+    """
+    projectId: str
+    taskIds: list[str]
+    state: TensorBoardItemStateEnum
+    reason: HostedReason | None
+    """
+    why it is not ready
+    """
+    url: str | None
+    """
+    where a browser opens it, from the console's address on; null until it is ready
+    """
+    endsAt: str | None
+    """
+    when it ends, if nobody uses it
+    """
+    createdBy: str
+    createdAt: str
 
 
 TimelineSpan = TypedDict(

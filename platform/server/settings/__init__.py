@@ -38,6 +38,8 @@ FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia
 FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight test wait for each other
 FERMI_WARM_MINUTES   after which a process that stands by in an environment ends, if nobody asks for it (30)
 FERMI_STAND_BY       "0" keeps no process standing by with the training stack imported (saves its ~300 MB)
+FERMI_TENSORBOARD_IMAGE  the image in which TensorBoards run on engines of containers; by default that of a template
+FERMI_TENSORBOARD_PACKAGES  comma-separated requirements that are installed for them (tensorboard>=2.20)
 FERMI_WORKER_HEARTBEAT  seconds between two heartbeats of a worker (5)
 FERMI_WORKER_LOST    seconds without one until a worker counts as lost (15)
 FERMI_INTERNAL_ADDRESS  at which other processes of the platform reach this one, e.g. its pod's address (127.0.0.1)
@@ -106,6 +108,7 @@ INSTALLED_APPS = [
     "apps.runs",
     "apps.mlflow",
     "apps.templates",
+    "apps.tensorboard",
     "apps.workers",
     "apps.sweeps",
     "apps.proxy",

@@ -2,7 +2,7 @@
 
 import os
 
-from server.env import read_flag, read_secret_key, read_setting
+from server.env import read_flag, read_secret_key, read_setting, read_words
 from server.paths import ROOT, get_data_dir
 
 SECRET_KEY = read_secret_key(get_data_dir())
@@ -161,6 +161,8 @@ WHITENOISE_IMMUTABLE_FILE_TEST = r"^/assets/.+-[A-Za-z0-9_-]{8}\.\w+(\.map)?$"
 # Security -----------------------------------------------------------------------------------------
 PUBLIC_URL = os.environ.get("FERMI_PUBLIC_URL", "").rstrip("/")
 RANKS_URL = os.environ.get("FERMI_RANKS_URL", "").rstrip("/")
+TENSORBOARD_IMAGE = os.environ.get("FERMI_TENSORBOARD_IMAGE", "").strip()
+TENSORBOARD_PACKAGES = read_words("FERMI_TENSORBOARD_PACKAGES") or ["tensorboard>=2.20"]
 OWN_URL = os.environ.get("FERMI_URL", "").rstrip("/")  # set by `make up`: where it serves
 DOOR_HOST = read_setting("FERMI_DOOR_HOST")
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL else []

@@ -1,0 +1,1 @@
+"""What runs in the environment of a TensorBoard (docs/trackers.md#tensorboard)."""
