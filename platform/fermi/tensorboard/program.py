@@ -50,14 +50,14 @@ class Feed:
         # no proxy of the environment's: the address is the platform's own
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def read_json(self, path: str, **query: Any) -> Any:
+    def read_json(self, address: str, query: dict[str, Any] | None = None) -> Any:
         """Return an answer. Raises OSError or ValueError."""
-        return json.loads(self.read(path, **query))
+        return json.loads(self.read(address, query))
 
-    def read(self, path: str, **query: Any) -> bytes:
+    def read(self, address: str, query: dict[str, Any] | None = None) -> bytes:
         """Return the bytes of an answer. Raises OSError."""
         asked = f"?{urllib.parse.urlencode(query)}" if query else ""
-        request = urllib.request.Request(f"{self._address}/{path}{asked}", headers=self._headers)
+        request = urllib.request.Request(f"{self._address}/{address}{asked}", headers=self._headers)
         with self._opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
             found: bytes = answer.read()
         return found
@@ -123,9 +123,9 @@ class TaskCopy:
         self._is_done = False
 
     def update(self, is_final: bool) -> None:
-        """Copy what is new. Once the task had ended before this, and all was copied, nothing is read again. Raises
-        OSError and ValueError."""
-        if self._is_done:
+        """Copy what is new. Nothing is read again once the task had ended and all was copied, unless it is retried.
+        Raises OSError and ValueError."""
+        if self._is_done and is_final:
             return
         files = self._feed.read_json(f"{self._path}/files")["files"]
         for file in files:
@@ -155,7 +155,7 @@ class TaskCopy:
         if size > have:
             os.makedirs(os.path.dirname(target), exist_ok=True)
         while have < size and self._budget[0] > 0:
-            data = self._feed.read(f"{self._path}/content", **{"path": path, "from": have})
+            data = self._feed.read(f"{self._path}/content", {"path": path, "from": have})
             if not data:
                 break
             with open(target, "ab" if have else "wb") as file:
@@ -168,7 +168,8 @@ class TaskCopy:
     def _add_points(self) -> bool:
         """Return whether all points that are stored were written."""
         for _ in range(MAX_POINT_PAGES):
-            page = self._feed.read_json(f"{self._path}/points", after=self._points.after if self._points else 0)
+            after = self._points.after if self._points else 0
+            page = self._feed.read_json(f"{self._path}/points", {"after": after})
             if page["points"] and self._points is None:
                 os.makedirs(self._folder, exist_ok=True)
                 self._points = PointsFile(os.path.join(self._folder, POINTS_NAME))
@@ -197,7 +198,7 @@ class Follower:
             error = ""
             try:
                 self.copy_once()
-            except (OSError, ValueError, KeyError, TypeError) as problem:
+            except Exception as problem:  # the next round may find what it needs
                 error = f"{type(problem).__name__}: {problem}"
             if error and error != self._last_error:
                 print(f"the platform's files cannot be read, this is tried again: {error[:300]}")
@@ -218,7 +219,7 @@ class Follower:
                 copy = self._copies[task["id"]] = TaskCopy(self._feed, task["id"], folder, self._budget)
             try:
                 copy.update(task["isFinal"])
-            except (OSError, ValueError) as error:
+            except Exception as error:
                 problem = error
         if self._budget[0] <= 0:
             print(f"more than {MAX_BYTES >> 30} GiB of event files: the rest is not copied")
