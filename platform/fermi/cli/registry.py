@@ -55,6 +55,7 @@ COMMANDS = {
     "get": CommandEntry("tasks", "get"),
     "why": CommandEntry("why", "why"),
     "diff": CommandEntry("diff", "diff", "fermi diff task-ga8rvfce3c task-k2m4x7w9qa"),
+    "tensorboard": CommandEntry("tensorboard", "tensorboard", "fermi tensorboard task-ga8rvfce3c task-k2m4x7w9qa"),
     "logs": CommandEntry("task_output", "logs"),
     "metrics": CommandEntry("task_output", "metrics"),
     "log-patterns": CommandEntry("log_patterns", "log_patterns"),

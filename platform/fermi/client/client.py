@@ -22,6 +22,7 @@ from fermi.client.reservations import Reservations
 from fermi.client.runs import Runs
 from fermi.client.sweeps import Sweeps
 from fermi.client.tasks import Tasks
+from fermi.client.tensorboards import Tensorboards
 from fermi.client.transport import Transport
 from fermi.client.types import (
     AuditEventItem,
@@ -80,6 +81,7 @@ class Fermi:
         self.costs = Costs(self._transport)
         self.differences = Differences(self._transport)
         self.notices = Notices(self._transport)
+        self.tensorboards = Tensorboards(self._transport)
         self.saved_templates = SavedTemplates(self._transport)
         self.schedules = Schedules(self._transport)
 

@@ -3,16 +3,13 @@
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 
-from fermi.cli import completion, input_files, output
+from fermi.cli import browser, completion, input_files, output
 from fermi.cli.name_resolution import NameResolver
 from fermi.cli.options import Session, command
 from fermi.cli.texts import _
-
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @command("open", _("MORE_OPEN"))
@@ -30,36 +27,8 @@ def open_door(session: Session, name: str, door: str | None, path: str | None, p
     output.print_result(found, session.form, lambda: [output.make_line(found["url"])] if printed else [])
     if printed or session.form != "table":
         return 0
-    if (why := _explain_unreachable(session.fermi.url, found["url"])) is not None:
-        output.print_message(_("DOOR_OUT_OF_REACH", host=urlsplit(found["url"]).hostname, why=why, name=name))
-    if not _open_browser(found["url"]):
-        output.print_message(_("NO_BROWSER_HERE"))
-        click.echo(found["url"])
+    browser.open_proxy_address(session.fermi.url, found["url"], name)
     return 0
-
-
-def _open_browser(url: str) -> bool:
-    import webbrowser
-
-    try:
-        return webbrowser.open(url)
-    except webbrowser.Error:
-        return False
-
-
-def _explain_unreachable(platform: str, url: str) -> str | None:
-    """Return why a browser on this machine could not reach the address, as far as its name tells; an empty string
-    otherwise."""
-    import socket
-
-    host = urlsplit(url).hostname or ""
-    if host.endswith(".localhost"):  # browsers resolve these themselves, to this machine
-        return None if urlsplit(platform).hostname in LOOPBACK_NAMES else _("PLATFORM_IS_ELSEWHERE")
-    try:
-        socket.getaddrinfo(host, None)
-    except OSError as error:
-        return error.strerror or str(error)
-    return None
 
 
 def _forward_port(session: Session, environment: str, door: str | None, path: str, local: int, printed: bool) -> int:
@@ -79,7 +48,7 @@ def _forward_port(session: Session, environment: str, door: str | None, path: st
             sys.stdout.flush()
             output.print_message(_("TUNNEL_STAYS"))
             if not printed and session.form == "table":
-                _open_browser(url)
+                browser.open_browser(url)
             await asyncio.Event().wait()
 
     asyncio.run(until_interrupted())
