@@ -50,6 +50,7 @@ function open(found: object) {
 test("differences keep the platform's order, each with how likely it matters", async () => {
   open({ differences: [difference("data", "", 100), difference("seed", "seed", 40), difference("time", "idle", 8)] });
   const list = await screen.findByRole("list");
+  screen.getByText("task-1 → task-2");
   expect(
     within(list)
       .getAllByRole("listitem")

@@ -34,6 +34,9 @@ export function Differences({ left, right }: DifferencesProps) {
   const shown = whole ? differences : differences.slice(0, FIRST);
   return (
     <div className="space-y-3">
+      <p className="text-sm break-words text-muted">
+        {escapeName(found.data.left.taskName)} → {escapeName(found.data.right.taskName)}
+      </p>
       {differences.length === 0 && <p className="text-sm text-muted">{t("differences.none")}</p>}
       {differences.length > 0 && (
         <ol className="divide-y rounded-lg border text-sm">
