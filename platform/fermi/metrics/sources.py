@@ -4,8 +4,10 @@ is small JSON.
 Names of two sources are compared where they mean the same (`canonicalize`). Values that agree at MIN_MATCHES steps, or
 at one step in EXACT_DIGITS digits, or in ROUGH_DIGITS digits for MIN_MATCHES names at once, and differ at none, make
 the two one series: that of the source with the lower priority is hidden. One difference makes them distinct for good,
-unless a step has several values and others of these agree. Values agree if they are equal to the precision with
-which the less precise one was printed, or to that of a single precision number, which event files hold.
+unless a step has several values and others of these agree. A script that gives its step to one tracker alone, or counts
+from 0 in one and from 1 in another, has the same values at other steps: EXACT_ORDER values in EXACT_DIGITS digits one
+after the other, or ROUGH_ORDER in ROUGH_DIGITS, make two series one, too. Values agree if they are equal to the
+precision with which the less precise one was printed, or to that of a single precision number, which event files hold.
 
     "names": {"loss": {"text:loss": [[10, 2.31], …], "wandb:train/loss": [[10, 2.3097], …]}}     the newest values
     "pairs": {"text:loss wandb:train/loss": 1}       matches so far; "same" or "distinct" once it is known
@@ -29,6 +31,8 @@ MIN_MATCHES = 2
 FIRST_VALUES = 4
 """Values that are kept of a name while only one source has it."""
 EXACT_DIGITS, ROUGH_DIGITS = 5, 3
+EXACT_ORDER, ROUGH_ORDER = 3, 4
+"""Values that are the same in order. All of them differ."""
 SINGLE_PRECISION = 2.0**-23
 MAX_RECENT_VALUES = 16
 MAX_COMPARED_SERIES = 8
@@ -78,6 +82,34 @@ def _find_last_digit(number: float) -> float:
     digits, _, exponent = repr(float(number)).partition("e")
     decimals = len(digits.partition(".")[2].rstrip("0"))
     return float(10.0 ** ((int(exponent) if exponent else 0) - decimals))
+
+
+def is_same_order(digits: list[int]) -> bool:
+    """Return whether so many values in a row, with these numbers of digits, are no coincidence."""
+    rules = ((EXACT_ORDER, EXACT_DIGITS), (ROUGH_ORDER, ROUGH_DIGITS))
+    return any(len(digits) >= count and min(digits[:count]) >= least for count, least in rules)
+
+
+def _list_digits_in_order(own: list[Any], other: list[Any]) -> list[int]:
+    """Return of the newest own value and of those before it the number of digits in which they are the other's values
+    in the same order, at whatever steps; up to the first that is not, or that is there twice."""
+    newest = own[-1][1]
+    places = [place for place, (_, told) in enumerate(other) if _may_agree(newest, told) and agree(newest, told)]
+    found: list[int] = []
+    seen = set[float]()
+    if not places:
+        return found
+    for (_, mine), (_, told) in zip(reversed(own), reversed(other[: places[-1] + 1]), strict=False):
+        if len(found) >= ROUGH_ORDER or mine in seen or not (_may_agree(mine, told) and agree(mine, told)):
+            break
+        seen.add(mine)
+        found.append(min(count_digits(mine), count_digits(told)))
+    return found
+
+
+def _may_agree(one: float, other: float) -> bool:
+    """Return False for most values that do not agree in ROUGH_DIGITS digits, in little time."""
+    return abs(one - other) <= 0.01 * max(abs(one), abs(other))
 
 
 class SourceMerger:
@@ -137,21 +169,28 @@ class SourceMerger:
             pair = " ".join(sorted((key, other)))
             if other.partition(":")[0] == source or pairs.get(pair) in ("same", "distinct"):
                 continue
+            lower = min(key, other, key=lambda one: (get_priority(one.partition(":")[0]), one))
             there = [told for at, told in values if at == step]
+            agreed = [told for told in there if agree(value, told)]
+            ahead = [] if agreed else _list_digits_in_order(recent, values)
+            if digits := ahead or ([] if agreed else _list_digits_in_order(values, recent)):
+                if is_same_order(digits):
+                    pairs[pair] = "same"
+                    self._hide(lower)
+                if digits[0] >= EXACT_DIGITS:
+                    continue
             if not there:
                 continue
-            agreed = [told for told in there if agree(value, told)]
             if not agreed and any(agree(own, told) for at, own in recent if at == step for told in there):
                 continue  # a step has several values: of lines for people only the first counts
             pairs[pair] = pairs.get(pair, 0) + 1 if agreed else "distinct"
             if not agreed:
                 continue
-            digits = min(count_digits(value), count_digits(agreed[-1]))
-            lower = min(key, other, key=lambda one: (get_priority(one.partition(":")[0]), one))
-            if digits >= EXACT_DIGITS or pairs[pair] >= MIN_MATCHES:
+            common_digits = min(count_digits(value), count_digits(agreed[-1]))
+            if common_digits >= EXACT_DIGITS or pairs[pair] >= MIN_MATCHES:
                 pairs[pair] = "same"
                 self._hide(lower)
-            elif digits >= ROUGH_DIGITS:
+            elif common_digits >= ROUGH_DIGITS:
                 once.append((pair, lower, other.partition(":")[0]))
         return once
 

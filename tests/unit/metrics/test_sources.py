@@ -157,3 +157,52 @@ def test_several_names_that_agree_at_one_step_are_the_same_series() -> None:
     seen.add("wandb", 25, loss=1.0, acc=0.5, lr=0.123)
     seen.add("text", 25, loss=1.0, acc=0.5, lr=0.123)
     assert seen.hidden == [], "one name in few digits may be chance"
+
+
+LOSSES = (4.1571784019, 4.1670961380, 4.2613682746, 4.1394448280, 4.0149192810)
+
+
+def test_a_value_that_one_tracker_was_given_no_step_of_is_there_once() -> None:
+    seen = Series()
+    for place, loss in enumerate(LOSSES):
+        seen.add("tensorboard", 100 + 5 * place, train_loss=loss)
+        seen.add("mlflow", 1 + 5 * place, train_loss=loss)
+        seen.add("text", 320 * place, loss=round(loss, 6))
+    assert {*seen.hidden} == {HiddenSeries("mlflow", "train_loss"), HiddenSeries("text", "loss")}
+    assert seen.add("mlflow", 31, train_loss=4.0) == []
+    assert seen.add("tensorboard", 130, train_loss=4.0) == ["train_loss"]
+
+
+def test_a_tracker_that_counts_from_1_beside_one_that_counts_from_0_is_no_second_series() -> None:
+    seen = Series()
+    for step, loss in enumerate(LOSSES):
+        seen.add("tensorboard", step, loss=loss)
+        seen.add("mlflow", step + 1, loss=loss)
+    assert seen.hidden == [HiddenSeries("mlflow", "loss")]
+
+
+def test_a_tracker_whose_values_are_read_at_the_end_is_no_second_series() -> None:
+    seen = Series()
+    for place, loss in enumerate(LOSSES):
+        seen.add("mlflow", place, loss=loss)
+    for place, loss in enumerate(LOSSES):
+        seen.add("file", 1000 + place, loss=loss)
+    assert seen.hidden == [HiddenSeries("file", "loss")]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((0.5, 0.5, 0.5, 0.5, 0.5), (0.5, 0.5, 0.5, 0.5, 0.5)),  # constant
+        ((0.12345, 0.12345, 0.12345, 0.12345), (0.12345, 0.12345, 0.12345, 0.12345)),
+        ((1.0, 2.0, 3.0, 4.0, 5.0), (1.0, 2.0, 3.0, 4.0, 5.0)),  # counts
+        ((4.15717, 4.16709, 4.26136), (4.15717, 4.26136, 4.16709)),  # another order
+        ((4.15717, 4.16709), (4.15717, 4.16709)),  # too few
+    ],
+)
+def test_values_at_other_steps_that_may_be_alike_by_chance_are_two_series(one: Any, other: Any) -> None:
+    seen = Series()
+    for place, values in enumerate(zip(one, other, strict=True)):
+        seen.add("tensorboard", place, loss=values[0])
+        seen.add("mlflow", 1000 + place, loss=values[1])
+    assert seen.hidden == []
