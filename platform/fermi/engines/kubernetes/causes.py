@@ -197,7 +197,8 @@ def _get_queue(job: Object) -> str | None:
 def _list_failures(gang: Gang) -> list[tuple[float, Cause]]:
     """Return (unix seconds, cause) of each pod that failed. A JobSet deletes the others once one has failed. A pod that
     was killed after its ranks had ended is a failure only where there is no other one: it explains none."""
-    found, late = [], []
+    found: list[tuple[float, Cause]] = []
+    late: list[tuple[float, Cause]] = []
     for node_rank in gang.places:
         pod = gang.pod(node_rank)
         if pod is None:
