@@ -48,7 +48,7 @@ def begin(hosting: EnvironmentBackend, cluster: Cluster, host: str, image: str) 
         FIRST.environment, "on host", worker.project_id, 1, "custom", gpu_count=1, emulated=True, host=host,
         env={"COLOUR": "blue"}, ports=(EnvironmentPort("files", 6006),), start_script=SCRIPT, image=image,
     )  # fmt: skip
-    assert hosting.problems(spec) == []
+    until(lambda: not hosting.problems(spec), what="its agent has reported its container engine")
     hosting.start(hosting.render(spec))
     until(lambda: seen(hosting).phase is EnvironmentPhase.RUNNING, what="it runs")
     said = run(hosting, "echo $COLOUR; echo kept > file; pwd")

@@ -382,7 +382,13 @@ def test_a_task_trains_inside_a_container_of_a_host(
 def trains_inside(platform: Running, lab: Hosts, image: str) -> None:
     """To its end, to its stop while nobody watches for a moment, and to the end of its container."""
     more = {"gpuCount": 2, "emulated": True, "image": image}
-    key = make(platform, "boxed", clusterId="workers", host="gn17", **more)
+    body = {"templateId": "template-custom", "projectId": "default", "name": "boxed", "clusterId": "workers", **more}
+
+    def make_boxed() -> Any:
+        answer = platform.api.post("/dev-environments/make", json={**body, "host": "gn17"})
+        return answer.json()["data"]["id"] if answer.status_code == 201 else None
+
+    key = until(make_boxed, what="its agent has reported its container engine")
     until_is(platform, key, "running")
     work = lab.folder / "gn17" / "hosted" / "environments" / key / "workspace"
     (work / "word.txt").write_text("hello")
