@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fermi.jobs.spec import Entrypoint, JobSpec
+from fermi.runner.record_frames import strip_frames
 from tests.exported_scripts import ROOT, fermi, lines_of, nodes, write
 from tests.platform_process import free_port
 from tests.polling import until
@@ -51,7 +52,8 @@ def test_a_rendered_job_of_uneven_nodes_has_the_plans_ranks(slurm: Slurm, tmp_pa
     assert done.returncode == 0, done.stderr
     run = place / "runs" / "task-one-hand-1"
     assert ended(slurm, done.stdout.split()[-1]) == "COMPLETED", (run / "slurm.log").read_text()
-    seen = [json.loads((place / "logs" / "task-one-hand" / "1" / f"{rank}.log").read_text()) for rank in range(3)]
+    logs = place / "logs" / "task-one-hand" / "1"
+    seen = [json.loads(strip_frames((logs / f"{rank}.log").read_bytes())) for rank in range(3)]
     assert seen == [
         {"RANK": 0, "WORLD_SIZE": 3, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "NODE_RANK": 0, "text": text},
         {"RANK": 1, "WORLD_SIZE": 3, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 2, "NODE_RANK": 1, "text": text},
