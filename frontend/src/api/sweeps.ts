@@ -66,8 +66,15 @@ export const resumeSweep = (id: string) => unwrapResponse(http.POST("/api/v1/swe
 export const stopSweep = (id: string) => unwrapResponse(http.POST("/api/v1/sweeps/{sweep_id}/stop", at(id)));
 export const deleteSweep = (id: string) => unwrapResponse(http.DELETE("/api/v1/sweeps/{sweep_id}", at(id)));
 
-export const cloneBest = (id: string, body: { taskName?: string; hyperparameters?: Record<string, unknown> }) =>
-  unwrapResponse(http.POST("/api/v1/sweeps/{sweep_id}/clone-best", { ...at(id), body: { resume: true, ...body } }));
+interface CloneOfBest {
+  taskName?: string;
+  hyperparameters?: Record<string, unknown>;
+  args?: string[];
+  resume: boolean;
+}
+
+export const cloneBest = (id: string, body: CloneOfBest) =>
+  unwrapResponse(http.POST("/api/v1/sweeps/{sweep_id}/clone-best", { ...at(id), body }));
 
 /** Stores nothing, so the body is the key of the query. Aborted when another body is previewed. */
 export const sweepPreviewQuery = (body: SweepBody) =>

@@ -119,6 +119,7 @@ function Actions({ sweep }: { sweep: Sweep }) {
     },
     onError: toastError,
   });
+  const hasScript = Boolean(sweep.spec.request && (sweep.spec.request as { entrypoint?: unknown }).entrypoint);
   const may = (action: Sweep["allowedActions"][number]) => sweep.allowedActions.includes(action);
   return (
     <>
@@ -128,11 +129,18 @@ function Actions({ sweep }: { sweep: Sweep }) {
           title={t("sweep.clone")}
           description={t("sweep.cloneHint")}
           submit={t("sweep.clone")}
-          fields={["taskName", "hyperparameters"]}
-          onSubmit={async ({ taskName, steps }) => {
+          fields={["taskName", "hyperparameters", "args"]}
+          onSubmit={async ({ taskName, steps, args, anew }) => {
             const { taskId } = await cloneBest(sweep.id, {
               ...(taskName && { taskName }),
               ...(steps && { hyperparameters: { totalSteps: Number(steps) } }),
+              ...(args && {
+                args: args
+                  .split("\n")
+                  .map((line) => line.trim())
+                  .filter(Boolean),
+              }),
+              resume: !anew,
             });
             toast.success(t("sweep.cloned", { task: taskId }));
             void navigate(`/training/${taskId}`);
@@ -143,9 +151,23 @@ function Actions({ sweep }: { sweep: Sweep }) {
               <Field label={t("sweep.cloneName")} error={problem("taskName")}>
                 {(control) => <input {...control} name="taskName" maxLength={100} className="control" />}
               </Field>
-              <Field label={t("sweep.cloneSteps")} hint={t("sweep.cloneStepsHint")} error={problem("hyperparameters")}>
-                {(control) => <input {...control} name="steps" type="number" min={1} className="control" />}
-              </Field>
+              {hasScript ? (
+                <Field label={t("sweep.cloneArgs")} hint={t("sweep.cloneArgsHint")} error={problem("args")}>
+                  {(control) => <textarea {...control} name="args" rows={3} className="control font-mono" />}
+                </Field>
+              ) : (
+                <Field
+                  label={t("sweep.cloneSteps")}
+                  hint={t("sweep.cloneStepsHint")}
+                  error={problem("hyperparameters")}
+                >
+                  {(control) => <input {...control} name="steps" type="number" min={1} className="control" />}
+                </Field>
+              )}
+              <label className="flex items-center gap-2 text-sm">
+                <input type="checkbox" name="anew" />
+                {t("sweep.cloneAnew")}
+              </label>
             </div>
           )}
         </FormDialog>

@@ -127,3 +127,26 @@ test("the best trial is run again with more steps", async () => {
   await screen.findByText("已创建任务 task-9");
   expect(bodies).toEqual([{ resume: true, hyperparameters: { totalSteps: 900 } }]);
 });
+
+test("the best trial of a script is run again with further arguments, from the start", async () => {
+  serve({ ...sweep, spec: { request: { entrypoint: { script: "train.py" } } } });
+  const bodies: unknown[] = [];
+  platformHandlers.use(
+    http.post(apiUrl("/sweeps/sweep-1/clone-best"), async ({ request }) => {
+      bodies.push(await request.json());
+      return respondWith({ taskId: "task-9" });
+    }),
+  );
+  renderAt("/sweeps/sweep-1");
+  await userEvent.click(await screen.findByRole("button", { name: "再次运行最佳试验" }));
+  const dialog = screen.getByRole("dialog");
+  expect(within(dialog).queryByLabelText("步数")).toBeNull();
+  await userEvent.type(
+    within(dialog).getByLabelText("脚本的附加参数"),
+    "--max_iters=400{Enter}{Enter}--note=two words",
+  );
+  await userEvent.click(within(dialog).getByRole("checkbox", { name: "从头开始，不从检查点继续" }));
+  await userEvent.click(within(dialog).getByRole("button", { name: "再次运行最佳试验" }));
+  await screen.findByText("已创建任务 task-9");
+  expect(bodies).toEqual([{ resume: false, args: ["--max_iters=400", "--note=two words"] }]);
+});
