@@ -203,7 +203,8 @@ def _format_parameter(value: Any) -> str | None:
 def _render_importance(found: SweepImportance) -> Iterator[RenderableType]:
     rows: list[list[output.Cell]] = [[one["name"], f"{one['share']:.1%}"] for one in found["items"]]
     yield output.make_table([_("SWEEP_PARAMETER"), _("SWEEP_SHARE")], rows)
-    yield _("SWEEP_IMPORTANCE_OF" if found["items"] else "SWEEP_IMPORTANCE_NONE", count=found["trials"])
+    count = found["trials"]
+    yield _("SWEEP_IMPORTANCE_OF", count=count) if found["items"] else _("SWEEP_IMPORTANCE_NONE", count=count)
 
 
 def _render_preview(preview: SweepPreview) -> Iterator[RenderableType]:
