@@ -94,7 +94,7 @@ SUBCOMMANDS = {
         "show", "make", "start", "stop", "restart", "keep", "resize", "clone", "delete", "logs", "memory", "packages",
         "level", "warm", "templates",
     ),
-    "export": ("mlflow",),
+    "export": ("mlflow", "wandb"),
 }  # fmt: skip
 """Subcommands."""
 

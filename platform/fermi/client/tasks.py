@@ -37,6 +37,8 @@ from fermi.client.types import (
     TaskTelemetry,
     TaskUsage,
     TaskUse,
+    TrackerRunList,
+    TrackerSyncCreated,
 )
 
 if TYPE_CHECKING:
@@ -228,6 +230,20 @@ class Tasks:
     def media(self, task_id: str, *, kind: str | None = None, name: str | None = None) -> Listing[MediaItem]:
         """Return the images, texts, tables and histograms that the script logged."""
         return Listing(self._transport, _path(task_id, "/media"), {"kind": kind, "name": name})
+
+    def tracker_runs(self, task_id: str) -> TrackerRunList:
+        """Return the runs that the script began at W&B: `items`, each with its `url` or its `folder` in the outputs,
+        and the task's `own`."""
+        return self._transport.call("GET", _path(task_id, "/tracker-runs"))
+
+    def sync_tracker_runs(
+        self, task_id: str, *, environment: str | None = None, secret: str | None = None
+    ) -> TrackerSyncCreated:
+        """Create the task that sends the runs which were offline, with a secret of the project as the key, and return
+        its id. Raise ConflictError where there are none, the task has not ended, or the project has no such secret."""
+        given = {"environmentId": environment, "secret": secret}
+        body = {name: value for name, value in given.items() if value}
+        return self._transport.call("POST", _path(task_id, "/tracker-runs/sync"), json=body)
 
     def checkpoints(self, task_id: str) -> Listing[CheckpointItem]:
         return Listing(self._transport, _path(task_id, "/checkpoints"), {})

@@ -1,4 +1,4 @@
-"""Commands that copy tasks to other tools: `fermi export mlflow`."""
+"""Commands that copy tasks to other tools: `fermi export mlflow`, `fermi export wandb`."""
 
 import os
 from collections.abc import Sequence
@@ -11,6 +11,8 @@ from fermi.cli.options import Session, command, group
 from fermi.cli.texts import _
 from fermi.client import config
 from fermi.client.mlflow import Exported, MlflowServer, export_task
+from fermi.client.types import TrackerRunItem
+from fermi.client.wandb import SentRun, send_runs
 
 PATH = "/mlflow"
 
@@ -35,7 +37,43 @@ def export_mlflow(session: Session, tasks: Sequence[str], uri: str, experiment: 
         output.print_message(_("EXPORT_FILES_LEFT_OUT", count=left_out))
 
 
+@command("export wandb", _("MORE_EXPORT_WANDB"))
+@click.argument("task")
+@click.option("--list", "lists", is_flag=True, help=_("OPTION_EXPORT_LIST"))
+@click.option("--here", is_flag=True, help=_("OPTION_EXPORT_HERE"))
+@click.option("--env", "environment", metavar="ENV", help=_("OPTION_EXPORT_ENVIRONMENT"))
+@click.option("--secret", metavar="NAME", help=_("OPTION_EXPORT_SECRET"))
+def export_wandb(
+    session: Session, task: str, lists: bool, here: bool, environment: str | None, secret: str | None
+) -> int:
+    if sum((lists, here, bool(environment or secret))) > 1:
+        raise click.UsageError(_("EXPORT_ONE_WAY"))
+    if lists:
+        runs = session.fermi.tasks.tracker_runs(task)
+        output.print_result(runs, session.form, lambda: [_render_runs(runs["items"])])
+        return 0
+    if here:
+        sent = send_runs(session.fermi.outputs, task)
+        output.print_result({"items": sent}, session.form, lambda: [output.make_line(_("EXPORT_SENT", **_count(sent)))])
+        return 0 if sent and all(one["synced"] for one in sent) else 1
+    made = session.fermi.tasks.sync_tracker_runs(task, environment=environment, secret=secret)
+    output.print_result(made, session.form, lambda: [output.make_line(_("EXPORT_SYNC_TASK", id=made["taskId"]))])
+    return 0
+
+
 export.add_command(export_mlflow)
+export.add_command(export_wandb)
+
+
+def _count(sent: Sequence[SentRun]) -> dict[str, int]:
+    return {"count": sum(one["synced"] for one in sent), "all": len(sent)}
+
+
+def _render_runs(runs: Sequence[TrackerRunItem]) -> RenderableType:
+    rows: list[list[output.Cell]] = [
+        [one["runId"], one["state"], one["project"], one["url"] or one["folder"]] for one in runs
+    ]
+    return output.make_table([_("EXPORT_RUN"), _("STATUS"), _("PROJECT"), _("EXPORT_PLACE")], rows)
 
 
 def _read_credentials() -> str | tuple[str, str]:
