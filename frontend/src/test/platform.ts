@@ -95,6 +95,7 @@ export const platformHandlers = setupServer(
   http.get(apiUrl("/training-tasks"), () => respondWithList(task)),
   http.get(apiUrl("/training-tasks/:id"), () => respondWith(task)),
   http.get(apiUrl("/training-tasks/:id/diagnosis"), () => respondWith(healthy)),
+  http.get(apiUrl("/training-tasks/:id/tracker-runs"), () => respondWith({ items: [], own: null, canSync: false })),
   http.get(apiUrl("/training-tasks/:id/events"), () => respondWithList()),
   http.get(apiUrl("/training-tasks/:id/checkpoints"), () => respondWithList()),
   http.get(apiUrl("/training-tasks/:id/code/source"), () => respondWith(codeSource())),

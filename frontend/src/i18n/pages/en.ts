@@ -1152,6 +1152,19 @@ export const en: PageTranslation = {
     moreMedia_other: "{{count, number}} more runs are not shown; hide others to see them.",
     embed: "Without frame",
   },
+  trackerRuns: {
+    title: "Runs at W&B",
+    sync: "Sync offline runs",
+    syncHint: "A task sends them, with the project's secret WANDB_API_KEY.",
+    syncBegun: "A task sends the offline runs.",
+    state: {
+      online: "online",
+      offline: "offline, not synced",
+      syncing: "being synced",
+      synced: "synced",
+      gone: "offline, files are gone",
+    },
+  },
   media: {
     title: "Images, texts and tables",
     find: "Find by name",

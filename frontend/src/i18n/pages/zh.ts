@@ -1098,6 +1098,19 @@ export const zh = {
     moreMedia: "还有 {{count, number}} 次运行未显示；隐藏其他运行即可查看。",
     embed: "无边框显示",
   },
+  trackerRuns: {
+    title: "W&B 运行",
+    sync: "同步离线运行",
+    syncHint: "由一个任务发送，使用项目的密钥 WANDB_API_KEY。",
+    syncBegun: "已创建任务，正在发送离线运行。",
+    state: {
+      online: "在线",
+      offline: "离线，未同步",
+      syncing: "正在同步",
+      synced: "已同步",
+      gone: "离线，文件已不在",
+    },
+  },
   media: {
     title: "图像、文本与表格",
     find: "按名称查找",

@@ -44,6 +44,7 @@ const Media = lazy(() => withPageTexts(import("./media")));
 const Parameters = lazy(() => withPageTexts(import("./parameters")));
 const TagsAndNote = lazy(() => withPageTexts(import("./tags-and-note")));
 const Outputs = lazy(() => withPageTexts(import("./outputs")));
+const TrackerRuns = lazy(() => withPageTexts(import("./tracker-runs")));
 
 /** How long the page waits for the first diagnosis. */
 const MAX_DIAGNOSIS_WAIT_MS = 1000;
@@ -179,6 +180,9 @@ function TaskPage({ task }: { task: Task }) {
           <TaskUsage task={task} />
           <Suspense>
             <Outputs task={task} />
+          </Suspense>
+          <Suspense>
+            <TrackerRuns task={task} />
           </Suspense>
           <Drill task={task} />
           {task.ranks.length > 1 && <MeasuredSpeedUp id={id} points={metrics.length} />}

@@ -4,7 +4,7 @@ import { toast } from "@/ui/toast";
 import { invalidateTask } from "@/api/tasks";
 import { toastError } from "@/ui/errors";
 
-type Done = "task.stopDone" | "task.pauseDone" | "task.resumeDone" | "task.growDone";
+type Done = "task.stopDone" | "task.pauseDone" | "task.resumeDone" | "task.growDone" | "trackerRuns.syncBegun";
 
 /** Returns a mutation that acts on a task, reports success or failure, and refreshes the task. */
 export function useTaskAction<Answer>(id: string, asked: UseMutationOptions<Answer>, done: Done) {
