@@ -12,7 +12,7 @@ from apps.training.services.wandb_sync import RunState
 
 
 class TrackerRunItem(serializers.Serializer):
-    source = serializers.CharField(help_text="wandb")
+    source = serializers.CharField(help_text="wandb")  # type: ignore[assignment]
     runId = serializers.CharField()
     entity = serializers.CharField()
     project = serializers.CharField()
