@@ -67,8 +67,8 @@ ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
     "environments.Standby", "files.LibraryCache", "files.Outputs", "mlflow.MetricValue", "mlflow.RunEntry",
     "mlflow.RunMetric", "runs.Run", "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits",
-    "templates.ScheduleRun", "training.DiagnosisRules", "training.Drill", "training.MetricBlockState", "training.Node",
-    "training.Preflight", "training.TaskPredecessor", "training.TraceExport", "workers.Report",
+    "tensorboard.TensorBoard", "templates.ScheduleRun", "training.DiagnosisRules", "training.Drill",
+    "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor", "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "common.ClockJump",
@@ -78,8 +78,8 @@ BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "telemetry.Block", "training.Attempt", "training.AttemptFacts", "training.Checkpoint", "training.Event",
     "training.FactSet", "training.Finding", "training.LogCursor", "training.LogPattern", "training.MetricBlock",
     "training.MetricPoint", "training.MetricSummary", "training.Queue", "training.TaskMedia",
-    "training.TaskParameter", "training.Watch", "workers.Channel", "workers.HostRun", "workers.Launch",
-    "workers.Listening", "workers.Order", "workers.Revision",
+    "training.TaskParameter", "training.TrackerRun", "training.Watch", "workers.Channel", "workers.HostRun",
+    "workers.Launch", "workers.Listening", "workers.Order", "workers.Revision",
 }  # fmt: skip
 KEPT_FOR_EVER = {"accounts.AuditEvent"}
 """By intent: what somebody has done stays."""

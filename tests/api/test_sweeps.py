@@ -130,7 +130,7 @@ def test_a_preview_shows_how_the_first_trials_start_a_script(colleague: Api) -> 
     entry = {"script": "train.py", "args": ["--lr={lr}", "${sweep.args}"]}
     body = {**BODY, "method": "grid", "parameters": {"lr": {"values": [0.1, 0.2]}}, "budget": {}}
     found = colleague.post(f"{SWEEPS}/preview", {**body, "request": {**SINGLE, "entrypoint": entry}}).data
-    assert found["commands"] == ["train.py --lr=0.1 --lr 0.1", "train.py --lr=0.2 --lr 0.2"]
+    assert found["commands"] == ["train.py --lr=0.1 --lr=0.1", "train.py --lr=0.2 --lr=0.2"]
     assert colleague.post(f"{SWEEPS}/preview", body).data["commands"] == []
 
 
