@@ -15,8 +15,9 @@ from apps.training.public import (
     serialize_batch,
 )
 from fermi.jobs import credentials
+from fermi.jobs.arguments import parse_arguments
 from fermi.jobs.spec import JobSpec, Node
-from fermi.runs.differences import RunFacts, RunNode, parse_arguments
+from fermi.runs.differences import RunFacts, RunNode
 from fermi.scheduler.ledger import PART_NAMES
 
 MACHINE_NAMES = ("python", "cuda", "rocm", "driver", "cpu", "cores", "kernel")

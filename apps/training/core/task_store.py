@@ -18,8 +18,9 @@ from apps.training.models import Task
 from apps.training.states import ACTIVE_STATES, TaskKind, TaskState
 from apps.training.states.deadlines import DEADLINES
 from fermi.jobs import ranks
+from fermi.jobs.arguments import list_named_arguments
 from fermi.jobs.spec import JobSpec, Node
-from fermi.metrics.parameters import REQUEST, flatten_parameters
+from fermi.metrics.parameters import REQUEST, ParameterValue, flatten_parameters
 from fermi.planning import summary
 from fermi.planning.request import TaskRequest
 from fermi.scheduler.snapshot import Select
@@ -67,11 +68,17 @@ def store_task(job: JobSpec, owner: User, cluster: Cluster, kind: TaskKind = Tas
     task.save(force_insert=True)
     if kind is TaskKind.TRAINING:
         outputs.create_outputs(task.pk, task.project_id)
-        parameters.store_parameters(task.pk, dict(flatten_parameters(dict(job.hyperparameters))), REQUEST, is_new=True)
+        parameters.store_parameters(task.pk, _list_parameters(job), REQUEST, is_new=True)
     if task.select is None or is_scheduled_by_engine(task):
         store_nodes(task, job)  # of what asks for capacity, they are known when its turn comes
     wakeups.enqueue_due_task(task.pk)
     return task
+
+
+def _list_parameters(job: JobSpec) -> dict[str, ParameterValue]:
+    """Return what the request sets by name: hyperparameters, and arguments of the user's own program."""
+    arguments = list_named_arguments(job.entrypoint) if job.entrypoint else {}
+    return {**dict(flatten_parameters(arguments)), **dict(flatten_parameters(dict(job.hyperparameters)))}
 
 
 def build_queue_columns(request: TaskRequest, select: Select | None) -> dict[str, Any]:

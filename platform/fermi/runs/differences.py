@@ -195,28 +195,6 @@ def are_equal(left: str, right: str) -> bool:
     return numbers[0] == numbers[1] or all(map(math.isnan, numbers))
 
 
-def parse_arguments(words: Sequence[str]) -> dict[str, str]:
-    """Return the values of a command's options (`--lr 0.1`, `--lr=0.1`, `--amp`) and of its `name=value` words, by
-    name."""
-    found, position = dict[str, str](), 0
-    for place, word in enumerate(words):
-        name, equals, value = word.partition("=")
-        if name.startswith("--") and len(name) > 2:
-            follows = words[place + 1] if place + 1 < len(words) else "--"
-            is_value = not follows.startswith("--") and not equals
-            found[name[2:].replace("-", "_")] = value if equals else follows if is_value else "true"
-        elif equals and re.fullmatch(r"[+~]*[A-Za-z_][\w.]*", name):
-            found[name.lstrip("+~")] = value
-        elif not word.startswith("-") and not (place and _awaits_value(words[place - 1])):
-            position += 1
-            found[f"argument {position}"] = word
-    return {name: value[:MAX_VALUE_LENGTH] for name, value in found.items()}
-
-
-def _awaits_value(word: str) -> bool:
-    return word.startswith("-") and "=" not in word
-
-
 def _differ(
     kind: str, name: str, values: Iterable[str], weight: int, code: str = "", params: Mapping[str, Any] | None = None
 ) -> Difference:

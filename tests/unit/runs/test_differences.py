@@ -7,7 +7,7 @@ import pytest
 
 from fermi import messages
 from fermi.runs import differences
-from fermi.runs.differences import ChangedFile, Difference, RunFacts, RunNode, list_differences, parse_arguments
+from fermi.runs.differences import ChangedFile, Difference, RunFacts, RunNode, list_differences
 
 NODE = RunNode(
     "dev-a", "H100", 8, {"python": "3.11.4", "driver": "550.54.15", "cuda": "12.1"},
@@ -104,13 +104,6 @@ def test_variables_have_their_names_and_no_values() -> None:
 def test_seeds_are_known_by_their_names(name: str) -> None:
     assert differences.is_seed(name)
     assert not differences.is_seed("seedling_count")
-
-
-def test_arguments_of_a_command_are_parameters() -> None:
-    words = ["--lr", "0.1", "--amp", "--batch-size=64", "train", "model.depth=3", "--path", "/x", "-v"]
-    assert parse_arguments(words) == {
-        "lr": "0.1", "amp": "true", "batch_size": "64", "argument 1": "train", "model.depth": "3", "path": "/x",
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
