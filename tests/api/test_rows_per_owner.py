@@ -67,8 +67,9 @@ ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
     "environments.Standby", "files.LibraryCache", "files.Outputs", "mlflow.MetricValue", "mlflow.RunEntry",
     "mlflow.RunMetric", "runs.Run", "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits",
-    "tensorboard.TensorBoard", "templates.ScheduleRun", "training.DiagnosisRules", "training.Drill",
-    "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor", "training.TraceExport", "workers.Report",
+    "templates.ScheduleRun", "tensorboard.TensorBoard", "training.DiagnosisRules", "training.Drill",
+    "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor",
+    "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "common.ClockJump",

@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 
 from apps.accounts.models import Membership, Project, Role
+from apps.clusters import leases
 from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.environments import own_secrets, reconcile
@@ -200,6 +201,15 @@ def test_failed_ones_and_those_without_tasks_end_by_themselves(
     assert boards.end_unused() == 0
     settle()
     assert colleague.get("/tensorboards").ids == [fine["id"]]
+
+
+def test_one_whose_environment_a_task_holds_does_not_end(tasks: list[str], machine: Machine, colleague: Api) -> None:
+    board = open_board(colleague, *tasks)
+    settle()
+    TensorBoard.objects.filter(pk=board["id"]).update(tasks=["task-deleted"])
+    assert leases.acquire_leases([board["environmentId"]], "task-x") == [(board["environmentId"], "")]
+    assert colleague.delete(f"/tensorboards/{board['id']}").error == "ENVIRONMENT_HELD"
+    assert boards.end_unused() == 0
 
 
 def test_an_engine_of_containers_needs_an_image(

@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -22,6 +23,7 @@ from apps.environments.services.create import create_environment
 from apps.environments.services.lifecycle import retire_environment
 from apps.environments.states import STATES_AT_REST, DesiredState
 from apps.environments.states.reasons import CAUSES, EnvironmentReason
+from apps.environments.transitions import EnvironmentInUseError
 from apps.environments.validation import (
     CreateRequest,
     ValidatedEnvironment,
@@ -84,11 +86,14 @@ def compute_key(project: str, task_ids: Sequence[str]) -> str:
 
 def end_tensorboard(board: TensorBoard, by: str) -> None:
     """Have the environment deleted, with all that it has copied. Repeating it changes nothing. `by`: the user; empty:
-    the platform itself."""
+    the platform itself. Raises ApiError 409 while a task holds the environment, which users may allow."""
     cause = Cause(EnvironmentReason.DELETED, {"by": by or "–"}, asked=CAUSES[EnvironmentReason.DELETED].asked)
-    with transaction.atomic():
-        TensorBoard.objects.filter(pk=board.pk).update(key=None)
-        retire_environment(selectors.get_hosted(board), DesiredState.DELETED, cause)
+    try:
+        with transaction.atomic():
+            TensorBoard.objects.filter(pk=board.pk).update(key=None)
+            retire_environment(selectors.get_hosted(board), DesiredState.DELETED, cause)
+    except EnvironmentInUseError as held:
+        raise ApiError(409, "ENVIRONMENT_HELD", environment=board.environment.name, task=held.task) from None
 
 
 def end_unused() -> int:
@@ -100,8 +105,9 @@ def end_unused() -> int:
         hosted = selectors.get_hosted(board)
         at_rest = hosted.state in STATES_AT_REST and hosted.state_since < now() - KEEP_ENDED
         if at_rest or not Task.objects.filter(pk__in=board.tasks).exists():
-            end_tensorboard(board, "")
-            count += 1
+            with suppress(ApiError):  # a task holds its environment: it is tried again
+                end_tensorboard(board, "")
+                count += 1
     return count
 
 

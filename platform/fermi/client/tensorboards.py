@@ -52,7 +52,7 @@ class Tensorboards:
         path = f"/dev-environments/{quote(board['environmentId'], safe='')}/doors"
         return self._transport.call("POST", path, json={"door": DOOR}, repeatable=True)
 
-    def end(self, tensorboard_id: str) -> None:
+    def delete(self, tensorboard_id: str) -> None:
         """End it and delete what it has copied. The tasks keep what they have."""
         self._transport.call("DELETE", _path(tensorboard_id))
 

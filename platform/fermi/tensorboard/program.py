@@ -252,7 +252,7 @@ def serve(folder: str, port: int, key: str, announce: Callable[[], None]) -> int
     """Run TensorBoard and return its exit code. `announce` is called when it is about to accept requests."""
     from tensorboard import default, main_lib, program
 
-    class GuardedServer(program.WerkzeugServer):  # type: ignore[misc]
+    class GuardedServer(program.WerkzeugServer):
         def __init__(self, wsgi_app: Any, flags: Any) -> None:
             super().__init__(guard(wsgi_app, key), flags)
 

@@ -22,7 +22,7 @@ def tensorboard(session: Session, tasks: tuple[str, ...], printed: bool, listed:
     if listed:
         return _list_tensorboards(session)
     for one in ended:
-        session.fermi.tensorboards.end(one)
+        session.fermi.tensorboards.delete(one)
         output.print_message(_("TENSORBOARD_ENDED", id=one))
     return _open_tensorboard(session, tasks, printed) if tasks else 0
 
