@@ -23,6 +23,7 @@ export const routes: RouteObject[] = [
               { path: "/training", lazy: () => import("@/pages/tasks") },
               { path: "/training/create", lazy: () => import("@/pages/create") },
               { path: "/compare", lazy: () => withPageTexts(import("@/pages/compare")) },
+              { path: "/tensorboard", lazy: () => withPageTexts(import("@/pages/tensorboard")) },
               { path: "/training/:id", lazy: () => import("@/pages/task") },
               { path: "/runs", lazy: () => withPageTexts(import("@/pages/runs")) },
               { path: "/sweeps", lazy: () => withPageTexts(import("@/pages/sweeps")) },

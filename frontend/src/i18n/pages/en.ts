@@ -1101,6 +1101,18 @@ export const en: PageTranslation = {
     name: "Name of the curve of {{field}}",
     leftOut: "left out",
   },
+  tensorboard: {
+    title: "TensorBoard",
+    open: "Open TensorBoard",
+    empty: "No tasks to show",
+    emptyHint: "Choose up to {{most}} tasks in the table of runs, then open TensorBoard.",
+    starting: "TensorBoard is starting",
+    startingHint: "It opens by itself when it is ready.",
+    ready: "TensorBoard is ready",
+    failed: "TensorBoard has not started",
+    again: "Open again",
+    environment: "The environment in which it runs",
+  },
   compare: {
     title: "Compare runs",
     empty: "No runs to compare",

@@ -1053,6 +1053,18 @@ export const zh = {
     name: "{{field}} 的曲线名称",
     leftOut: "不画",
   },
+  tensorboard: {
+    title: "TensorBoard",
+    open: "打开 TensorBoard",
+    empty: "没有要显示的任务",
+    emptyHint: "在运行记录中选择最多 {{most}} 个任务，再打开 TensorBoard。",
+    starting: "TensorBoard 正在启动",
+    startingHint: "就绪后会自动打开。",
+    ready: "TensorBoard 已就绪",
+    failed: "TensorBoard 没有启动",
+    again: "重新打开",
+    environment: "运行它的开发环境",
+  },
   compare: {
     title: "运行对比",
     empty: "没有要对比的运行",

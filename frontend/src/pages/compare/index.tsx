@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { ExternalLink } from "lucide-react";
+import { ChartNoAxesCombined, ExternalLink } from "lucide-react";
 import { lazy, Suspense, useMemo } from "react";
 import { useTranslation } from "react-i18next";
 import {
@@ -10,6 +10,8 @@ import {
   type RunSeries,
   runSeriesQuery,
 } from "@/api/compare";
+import { canCreate, meQuery } from "@/api/session";
+import { buildTensorboardAddress, MAX_TENSORBOARD_TASKS } from "@/api/tensorboards";
 import { withPageTexts } from "@/i18n";
 import { cx } from "@/lib/cx";
 import { useDebounced } from "@/lib/hooks";
@@ -59,9 +61,16 @@ export function Component() {
 
 function ShareButtons({ view }: { view: View }) {
   const { t } = useTranslation();
+  const me = useQuery(meQuery).data;
   const address = `${location.origin}/compare?${formatView(view).toString()}`;
   return (
     <>
+      {view.tasks.length <= MAX_TENSORBOARD_TASKS && canCreate(me) && (
+        <ButtonLink size="sm" to={buildTensorboardAddress(view.tasks)} target="_blank">
+          <ChartNoAxesCombined />
+          {t("tensorboard.open")}
+        </ButtonLink>
+      )}
       <CopyButton text={address} />
       <ButtonLink size="sm" to={`/compare?${formatView({ ...view, embed: true }).toString()}`} target="_blank">
         <ExternalLink />

@@ -1,5 +1,6 @@
-import { Archive, ArchiveRestore, ChartSpline, Square, Tags, Trash2, X } from "lucide-react";
+import { Archive, ArchiveRestore, ChartNoAxesCombined, ChartSpline, Square, Tags, Trash2, X } from "lucide-react";
 import { useTranslation } from "react-i18next";
+import { buildTensorboardAddress, MAX_TENSORBOARD_TASKS } from "@/api/tensorboards";
 import type { Run } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { ConfirmDialog } from "@/ui/confirm-dialog";
@@ -63,6 +64,12 @@ export function BulkBar({ runs, bulk, mayChange, onClear }: BulkBarProps) {
         >
           <ChartSpline />
           {t("runs.compare")}
+        </ButtonLink>
+      )}
+      {own.length === ids.length && ids.length <= MAX_TENSORBOARD_TASKS && (
+        <ButtonLink size="sm" to={buildTensorboardAddress(ids)} target="_blank">
+          <ChartNoAxesCombined />
+          {t("tensorboard.open")}
         </ButtonLink>
       )}
       <TagDialog action="addTags" runs={own} bulk={bulk} />

@@ -1,11 +1,12 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { BookmarkPlus, Copy, Grid2x2Plus, RotateCcw, Square, Trash2 } from "lucide-react";
+import { BookmarkPlus, ChartNoAxesCombined, Copy, Grid2x2Plus, RotateCcw, Square, Trash2 } from "lucide-react";
 import { Fragment, type ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { useNavigate } from "react-router";
 import { toast } from "@/ui/toast";
 import { canCreate, meQuery } from "@/api/session";
 import { deleteTaskMutation, stopTaskMutation, taskKeys } from "@/api/tasks";
+import { buildTensorboardAddress } from "@/api/tensorboards";
 import type { Action, Task } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { ConfirmDialog } from "@/ui/confirm-dialog";
@@ -92,10 +93,16 @@ export function Actions({ task }: { task: Task }) {
         .filter((action) => task.allowedActions.includes(action))
         .map((action) => buttons[action])}
       {mayCreate && (
-        <ButtonLink to={`/templates/create?task=${task.taskId}`}>
-          <BookmarkPlus />
-          {t("task.saveTemplate")}
-        </ButtonLink>
+        <>
+          <ButtonLink to={`/templates/create?task=${task.taskId}`}>
+            <BookmarkPlus />
+            {t("task.saveTemplate")}
+          </ButtonLink>
+          <ButtonLink to={buildTensorboardAddress([task.taskId])} target="_blank">
+            <ChartNoAxesCombined />
+            TensorBoard
+          </ButtonLink>
+        </>
       )}
       <ScriptDownload id={task.taskId} />
     </>
