@@ -207,7 +207,10 @@ def test_one_whose_environment_a_task_holds_does_not_end(tasks: list[str], machi
     board = open_board(colleague, *tasks)
     settle()
     TensorBoard.objects.filter(pk=board["id"]).update(tasks=["task-deleted"])
-    assert leases.acquire_leases([board["environmentId"]], "task-x") == [(board["environmentId"], "")]
+    key = board["environmentId"]
+    assert leases.acquire_leases([key], "task-x") == [(key, "")], "it takes no task unless a user lets it"
+    DevEnvironment.objects.filter(pk=key).update(cordoned=False)
+    assert leases.acquire_leases([key], "task-x") is None
     assert colleague.delete(f"/tensorboards/{board['id']}").error == "ENVIRONMENT_HELD"
     assert boards.end_unused() == 0
 
