@@ -28,7 +28,7 @@ let boards: TensorBoard[] = [];
 beforeEach(() => {
   replace.mockClear();
   asked.length = 0;
-  vi.stubGlobal("location", { ...original, replace });
+  vi.stubGlobal("location", { origin: original.origin, href: original.href, replace });
   platformHandlers.use(
     http.post(apiUrl("/tensorboards"), async ({ request }) => {
       asked.push(await request.json());
