@@ -63,8 +63,9 @@ def get_token(machine: Machine, board: dict[str, Any]) -> str:
     return machine.secrets[f"{board['environmentId']}-{run}"][own_secrets.TOKEN_VARIABLE]
 
 
-def ask(token: str, where: str, method: str = "GET", **query: Any) -> Answer:
+def ask(token: str, where: str, method: str = "GET", begin: int | None = None, **query: Any) -> Answer:
     sent = {"Authorization": f"Bearer {token}"}
+    query |= {} if begin is None else {"from": begin}
     answer = Client().generic(method, f"/tensorboard-feed/{where}", headers=sent, query_params=query)
     is_json = answer.headers.get("Content-Type", "").startswith("application/json")
     return answer.status_code, json.loads(answer.content) if is_json else answer.content
@@ -130,6 +131,7 @@ def test_bad_requests_are_refused_and_name_the_field(
     many = colleague.post("/tensorboards", {"taskIds": [f"task-{number}" for number in range(21)]})
     assert (many.status, list(many.problems)) == (400, ["taskIds"])
     assert colleague.post("/tensorboards", {"taskIds": [tasks[0], "task-none"]}).error == "NOT_FOUND"
+    assert colleague.user
     Membership.objects.create(project=other_project, user=colleague.user, role=Role.MEMBER)
     Task.objects.filter(pk=tasks[1]).update(project=other_project)
     answer = colleague.post("/tensorboards", {"taskIds": tasks})
@@ -245,11 +247,11 @@ def test_its_token_reads_its_tasks_and_nothing_else(
     one = f"tasks/{tasks[0]}"
     listed = {"path": "runs/a/events.out.tfevents.1.host", "size": 10}
     assert ask(token, f"{one}/files") == (200, {"files": [listed]})
-    assert ask(token, f"{one}/content", path=listed["path"], **{"from": 4}) == (200, b"456789")
-    assert ask(token, f"{one}/content", path=listed["path"], **{"from": 10}) == (200, b"")
+    assert ask(token, f"{one}/content", path=listed["path"], begin=4) == (200, b"456789")
+    assert ask(token, f"{one}/content", path=listed["path"], begin=10) == (200, b"")
     for path in ("model.pt", "../other/events.out.tfevents.1", "/etc/events.out.tfevents.1", ""):
         assert ask(token, f"{one}/content", path=path)[0] == 404
-    assert ask(token, f"{one}/content", path=listed["path"], **{"from": "-1"})[0] == 400
+    assert ask(token, f"{one}/content", path=listed["path"], begin=-1)[0] == 400
     for part in ("files", "content", "points"):
         assert ask(token, f"tasks/{tasks[1]}/{part}", path="events.out.tfevents.1.host")[0] == 404
     assert ask(token, "tasks", "POST")[0] == ask(token, f"{one}/files", "DELETE")[0] == 405

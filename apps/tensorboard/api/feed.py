@@ -52,6 +52,12 @@ class FeedView(APIView):
     authentication_classes = (FeedAuthentication,)
     permission_classes = (IsTensorBoard,)
 
+    def get_board(self, request: Request) -> TensorBoard:
+        """Return the TensorBoard whose program asks."""
+        board = request.auth
+        assert isinstance(board, TensorBoard)
+        return board
+
     def read_number(self, request: Request, name: str) -> int:
         """Return a number of the query, 0 where it is not given. Raises ApiError 400."""
         text = request.query_params.get(name, "0")
@@ -63,7 +69,7 @@ class FeedView(APIView):
 class ServingView(FeedView):
     def post(self, request: Request) -> HttpResponse:
         """Record that the program of the present run serves."""
-        board: TensorBoard = request.auth
+        board = self.get_board(request)
         TensorBoard.objects.filter(pk=board.pk).update(serving_run=board.environment.hosted.run)
         return HttpResponse(status=204)
 
@@ -71,19 +77,19 @@ class ServingView(FeedView):
 class TasksView(FeedView):
     def get(self, request: Request) -> Response:
         """List the tasks that are shown."""
-        return Response({"tasks": feed.list_tasks(request.auth)})
+        return Response({"tasks": feed.list_tasks(self.get_board(request))})
 
 
 class FilesView(FeedView):
     def get(self, request: Request, task_id: str) -> Response:
         """List the event files of a task."""
-        return Response({"files": feed.list_event_files(feed.find_task(request.auth, task_id))})
+        return Response({"files": feed.list_event_files(feed.find_task(self.get_board(request), task_id))})
 
 
 class ContentView(FeedView):
     def get(self, request: Request, task_id: str) -> HttpResponse:
         """Return a part of an event file."""
-        task, begin = feed.find_task(request.auth, task_id), self.read_number(request, "from")
+        task, begin = feed.find_task(self.get_board(request), task_id), self.read_number(request, "from")
         data = feed.read_part(task, request.query_params.get("path", "")[:4096], begin)
         return HttpResponse(data, content_type="application/octet-stream")
 
@@ -91,5 +97,5 @@ class ContentView(FeedView):
 class PointsView(FeedView):
     def get(self, request: Request, task_id: str) -> Response:
         """Return stored points of a task."""
-        task, after = feed.find_task(request.auth, task_id), self.read_number(request, "after")
+        task, after = feed.find_task(self.get_board(request), task_id), self.read_number(request, "after")
         return Response(feed.list_points(task, after))
