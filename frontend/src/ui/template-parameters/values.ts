@@ -8,7 +8,7 @@ export type ValueTexts = Readonly<Record<string, string>>;
 export function formatValue(value: unknown): string {
   if (value === null || value === undefined) return "";
   if (Array.isArray(value)) return value.join(",");
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** Returns the text of each parameter: of the given values, or else of its default. */
