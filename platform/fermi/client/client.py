@@ -102,8 +102,8 @@ class Fermi:
         relativeTime, tokens, samples or gpuHours; `smooth`: weight of a moving average, 0 to below 1. Raise
         NotFoundError for a task that the caller may not see, FermiError for a metric that no task has or a value that
         the platform refuses."""
-        chosen = [[one] if isinstance(one, str) else [*one] for one in (tasks, metrics)]
-        return plots.plot_runs(self._transport, *chosen, axis, smooth, points)
+        ids, names = ([one] if isinstance(one, str) else [*one] for one in (tasks, metrics))
+        return plots.plot_runs(self._transport, ids, names, axis, smooth, points)
 
     def me(self) -> Me:
         """Return the user that the token belongs to."""

@@ -171,6 +171,7 @@ export const en: PageTranslation = {
     submit: "Start the sweep",
     submitting: "Starting…",
     created: "Sweep {{name}} started",
+  },
   parameterForm: {
     usual: "default: {{value}}",
     choose: "Choose…",

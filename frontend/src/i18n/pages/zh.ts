@@ -158,6 +158,7 @@ export const zh = {
     submit: "开始参数搜索",
     submitting: "正在开始…",
     created: "参数搜索 {{name}} 已开始",
+  },
   parameterForm: {
     usual: "默认：{{value}}",
     choose: "请选择…",
