@@ -21,11 +21,13 @@ from fermi.metrics.downsampling import Floats
 from fermi.planning import plugins
 from fermi.runs.completion import complete_query
 from fermi.runs.fields import FIELDS, Field, FieldGroup, FieldKind, Statistic, is_higher_better, resolve_field
-from fermi.runs.query import Query, QueryError, parse_query
+from fermi.runs.query import Condition, Query, QueryError, iterate_conditions, parse_query
 
 MAX_COLUMNS, MAX_GROUPING, MAX_GROUPS = 40, 3, 200
 MAX_KNOWN_TASKS, MAX_KNOWN_COLUMNS, MAX_KNOWN_VALUES = 500, 300, 30
 """Names of parameters and curves, and values, are those of the reader's newest tasks."""
+MAX_TESTED_TASKS = 1000
+"""With a name that a query without results has."""
 MAX_NOTE_SHOWN = 200
 
 
@@ -78,14 +80,37 @@ def read_projects(user: User, project: str | None = None) -> list[str] | None:
 def list_runs(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     """Return a page of the table."""
     columns = parse_columns(query.get("column", ()))
-    found = search_tasks(parse_search(user, query), query["pageSize"], query.get("cursor") or "", seconds=PAGE_SECONDS)
+    search = parse_search(user, query)
+    found = search_tasks(search, query["pageSize"], query.get("cursor") or "", seconds=PAGE_SECONDS)
+    nothing = not found.ids and found.is_complete and not query.get("cursor")
     return {
         "items": list(serialize_runs(user, found.ids, columns)),
         "nextCursor": found.next_cursor,
         "total": found.total,
         "totalIsExact": None if found.total is None else found.is_exact,
         "searched": {"complete": found.is_complete, "tasks": found.read},
+        "unknownNames": list_unknown_names(search) if nothing else [],
     }
+
+
+def list_unknown_names(search: Search) -> list[str]:
+    """Return the parameters and curves in a query that none of the runs has which are searched: typing errors. A name
+    that very many runs have counts as known."""
+    fields = {
+        (one.field.group, one.field.name): one.field
+        for one in iterate_conditions(search.query.root)
+        if isinstance(one, Condition) and one.field.group is not FieldGroup.TASK
+    }
+    unknown: list[str] = []
+    for (group, name), field in fields.items():
+        model: Any = TaskParameter if group is FieldGroup.PARAMETER else MetricSummary
+        tasks = list(model.objects.filter(name=name).values_list("task_id", flat=True)[:MAX_TESTED_TASKS])
+        own = Task.objects.filter(AnyOf(tasks))
+        if search.projects is not None:
+            own = own.filter(AnyOf(search.projects, "project_id"))
+        if len(tasks) < MAX_TESTED_TASKS and not own.exists():
+            unknown.append(name if group is FieldGroup.PARAMETER else f"metric.{field.name}")
+    return unknown
 
 
 def serialize_runs(user: User, ids: Sequence[str], columns: Sequence[Field]) -> Iterator[dict[str, Any]]:

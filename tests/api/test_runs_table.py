@@ -124,6 +124,19 @@ def test_an_error_in_a_query_has_its_place(owner) -> None:
     assert "nope" in problem["message"]
 
 
+def test_names_that_no_run_of_the_reader_has_are_reported(owner, stranger, tasks) -> None:
+    for query, unknown in {
+        "statsu:failed": ["statsu"],
+        "lr>100": [],
+        "metric.loss>100 or metric.los<1 or metric.los.min<1": ["metric.los"],
+        "status:stopped": [],
+        "secret_name:x": ["secret_name"],
+        "lr<1": [],
+    }.items():
+        assert owner.get("/runs", query=query).data["unknownNames"] == unknown
+    assert stranger.get("/runs", query="secret_name:y").data["unknownNames"] == []
+
+
 def test_too_many_columns_are_refused(owner) -> None:
     assert owner.get("/runs", column=[f"p{number}" for number in range(41)]).status == 400
     assert owner.get("/runs/groups", by=["a", "b", "c", "d"]).status == 400

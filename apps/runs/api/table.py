@@ -84,6 +84,10 @@ class RunPage(serializers.Serializer):
     total = serializers.IntegerField(allow_null=True, help_text="null: not known, as too many match")
     totalIsExact = serializers.BooleanField(allow_null=True, help_text="false: there are more than `total`")
     searched = RunsSearched()
+    unknownNames = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="if nothing was found: parameters and curves of the query that none of your runs has",
+    )
 
 
 class RunColumn(serializers.Serializer):

@@ -7477,6 +7477,8 @@ export interface components {
             /** @description false: there are more than `total` */
             totalIsExact: boolean | null;
             searched: components["schemas"]["RunsSearched"];
+            /** @description if nothing was found: parameters and curves of the query that none of your runs has */
+            unknownNames: string[];
         };
         RunPageEnvelope: {
             data: components["schemas"]["RunPage"];

@@ -14,7 +14,13 @@ TASK = {"taskId": "task-1", "taskName": "first", "status": "failed", "createdAt"
 ITEM = {"task": TASK, "tags": ["baseline"], "note": "", "archivedAt": None, "values": {"param.lr": 0.1}}
 PAGE: dict[str, Any] = {
     "items": [ITEM], "nextCursor": None, "total": 1, "totalIsExact": True, "searched": {"complete": True, "tasks": 1},
+    "unknownNames": [],
 }  # fmt: skip
+
+
+def test_names_that_no_run_has_are_named_beside_an_empty_table(api: FakeApi, command: Command) -> None:
+    api.on("GET", "/runs", data({**PAGE, "items": [], "total": 0, "unknownNames": ["statsu", "metric.los"]}))
+    assert "statsu, metric.los" in command("runs", "statsu:failed metric.los<1").err
 
 
 def test_runs_have_the_columns_that_were_named(api: FakeApi, command: Command) -> None:

@@ -1353,6 +1353,7 @@ export const en: PageTranslation = {
     previous: "The runs of the query before are still shown.",
     nothingMatches: "No run matches",
     nothingMatchesHint: "Leave out a condition, or include archived runs.",
+    unknownNames: "None of your runs has these parameters or metrics: {{names}}. Are they written as you mean them?",
     empty: "No runs yet",
     emptyHint: "Every training task is a run. Create one, and its parameters, curves and cost appear here.",
   },

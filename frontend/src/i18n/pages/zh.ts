@@ -1290,6 +1290,7 @@ export const zh = {
     previous: "仍显示上一次查询的运行。",
     nothingMatches: "没有符合条件的运行",
     nothingMatchesHint: "可以去掉一个条件，或显示已归档的运行。",
+    unknownNames: "你的运行都没有这些参数或指标：{{names}}。请检查名称。",
     empty: "还没有运行记录",
     emptyHint: "每个训练任务都是一次运行。创建任务后，它的参数、曲线和费用会出现在这里。",
   },

@@ -165,7 +165,11 @@ function Runs() {
       ) : (
         active.isSuccess && (
           <section className="rounded-xl border bg-surface shadow-xs">
-            <Nothing isFiltered={state.query !== ""} onClear={() => change({ query: "" })} />
+            <Nothing
+              isFiltered={state.query !== ""}
+              unknown={page?.unknownNames ?? []}
+              onClear={() => change({ query: "" })}
+            />
           </section>
         )
       )}
@@ -253,11 +257,21 @@ function Toolbar({ state, change, columns, groupable }: ToolbarProps) {
   );
 }
 
-function Nothing({ isFiltered, onClear }: { isFiltered: boolean; onClear: () => void }) {
+interface NothingProps {
+  isFiltered: boolean;
+  /** Names in the query that no run has. */
+  unknown: string[];
+  onClear: () => void;
+}
+
+function Nothing({ isFiltered, unknown, onClear }: NothingProps) {
   const { t } = useTranslation();
   if (isFiltered)
     return (
-      <EmptyState title={t("runs.nothingMatches")} hint={t("runs.nothingMatchesHint")}>
+      <EmptyState
+        title={t("runs.nothingMatches")}
+        hint={unknown.length > 0 ? t("runs.unknownNames", { names: unknown.join(", ") }) : t("runs.nothingMatchesHint")}
+      >
         <Button onClick={onClear}>{t("runs.clearQuery")}</Button>
       </EmptyState>
     );

@@ -19,6 +19,7 @@ const page = (runs: Run[], over = {}) => ({
   total: runs.length,
   totalIsExact: true,
   searched: { complete: true, tasks: runs.length },
+  unknownNames: [] as string[],
   ...over,
 });
 
@@ -450,6 +451,12 @@ test("a search that did not reach the end says so, and goes on behind the cursor
   await userEvent.click(screen.getByRole("button", { name: "继续查找" }));
   await row("alpha");
   expect(cursors).toEqual([null, "next"]);
+});
+
+test("a name in the query that no run has is named", async () => {
+  platformHandlers.use(http.get(apiUrl("/runs"), () => respondWith(page([], { unknownNames: ["statsu"] }))));
+  renderAt("/runs?query=statsu%3Afailed");
+  await screen.findByText(/你的运行都没有这些参数或指标：statsu/);
 });
 
 test("no runs, and no run that matches: both say what to do", async () => {
