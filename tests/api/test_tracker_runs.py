@@ -13,6 +13,7 @@ from apps.training.models import Task, TaskPredecessor, TrackerRun
 from apps.training.services import delete
 from apps.training.states import TaskState
 from fermi.metrics.tracker_runs import TrackerRun as FoundRun
+from tests.api.test_code import upload_snapshot
 from tests.api.test_tasks_after import create, end
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
@@ -104,6 +105,18 @@ def test_offline_runs_are_sent_by_a_task_with_the_projects_secret(task, colleagu
     assert list_states(colleague, task) == {"a1b2c3d4": "syncing"}
     again = sync(colleague, task)
     assert (again.status, again.error) == (409, "WANDB_SYNC_UNDER_WAY")
+
+
+def test_the_task_that_sends_has_the_packages_of_the_code(colleague, key):
+    tree = {"train.py": b"import wandb", "requirements.txt": b"wandb"}
+    snapshot = upload_snapshot(colleague, tree)
+    task = create(colleague, code={"snapshot": snapshot}, entrypoint={"script": "train.py"})
+    write_run(task)
+    end(task, TaskState.SUCCEEDED)
+    made = sync(colleague, task)
+    assert made.status == 201, made.body
+    sent = Task.objects.get(pk=made.data["taskId"]).spec["code"]
+    assert (sent["snapshot"], sent["requirements"]) == (snapshot, "auto")
 
 
 def test_what_was_sent_is_not_sent_again_also_once_that_task_is_deleted(task, colleague, key):

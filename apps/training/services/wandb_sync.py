@@ -133,7 +133,10 @@ def _build_request(task: Task, folders: Sequence[str], environment: str, secret:
         for name, value in (task.request.get("env") or {}).items()
         if name in _PROXY_VARIABLES or (name.startswith("WANDB_") and name not in _OWN_VARIABLES)
     }
+    code = task.spec.get("code") or {}
+    packages = {name: code[name] for name in ("snapshot", "requirements") if code.get(name)}
     return {
+        **({"code": packages} if code.get("snapshot") else {}),  # wandb may be one of its packages
         "taskName": f"{SYNC_TAG} {task.name}"[:MAX_NAME_LENGTH].strip(),
         "projectId": task.project_id,
         "datasetId": None,

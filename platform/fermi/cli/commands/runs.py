@@ -86,8 +86,8 @@ def _list(
         return
     page = listing.page(limit)
     output.print_result(page, form, lambda: _render(page["items"]))
-    if page["unknownNames"]:
-        output.print_message(_("RUNS_NAMES_UNKNOWN", names=", ".join(page["unknownNames"])))
+    if unknown := page.get("unknownNames"):  # earlier servers do not have it
+        output.print_message(_("RUNS_NAMES_UNKNOWN", names=", ".join(unknown)))
     if not page["searched"]["complete"]:
         output.print_message(_("RUNS_SEARCHED", tasks=page["searched"]["tasks"]))
     elif page["nextCursor"]:
