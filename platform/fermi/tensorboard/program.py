@@ -276,7 +276,7 @@ def main() -> int:
         import tensorboard  # noqa: F401
     except ImportError as error:
         print(f"TensorBoard is not installed for {sys.executable}: {error}")
-        print("Install it there (pip install 'tensorboard>=2.20'), or name an image that has it.")
+        print("Install it there (pip install 'tensorboard>=2.20,<3'), or name an image that has it.")
         return 3
     feed = Feed(os.environ["FERMI_TENSORBOARD_FEED"], os.environ.pop("FERMI_ENVIRONMENT_TOKEN"))
     folder = os.path.abspath(FOLDER)
