@@ -104,7 +104,8 @@ def list_unknown_names(search: Search) -> list[str]:
     unknown: list[str] = []
     for (group, name), field in fields.items():
         model: Any = TaskParameter if group is FieldGroup.PARAMETER else MetricSummary
-        tasks = list(model.objects.filter(name=name).values_list("task_id", flat=True)[:MAX_TESTED_TASKS])
+        indexed = model.objects.filter(name=name).order_by("number" if model is TaskParameter else "last")
+        tasks = list(indexed.values_list("task_id", flat=True)[:MAX_TESTED_TASKS])
         own = Task.objects.filter(AnyOf(tasks))
         if search.projects is not None:
             own = own.filter(AnyOf(search.projects, "project_id"))
