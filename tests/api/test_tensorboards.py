@@ -63,7 +63,7 @@ def get_token(machine: Machine, board: dict[str, Any]) -> str:
     return machine.secrets[f"{board['environmentId']}-{run}"][own_secrets.TOKEN_VARIABLE]
 
 
-def ask(token: str, where: str, method: str = "GET", begin: int | None = None, **query: Any) -> Answer:
+def request_feed(token: str, where: str, method: str = "GET", begin: int | None = None, **query: Any) -> Answer:
     sent = {"Authorization": f"Bearer {token}"}
     query |= {} if begin is None else {"from": begin}
     answer = Client().generic(method, f"/tensorboard-feed/{where}", headers=sent, query_params=query)
@@ -75,7 +75,7 @@ def serve(machine: Machine, board: dict[str, Any]) -> str:
     """Start it and have its program report that it serves; return its token."""
     settle()
     token = get_token(machine, board)
-    assert ask(token, "serving", "POST")[0] == 204
+    assert request_feed(token, "serving", "POST")[0] == 204
     return token
 
 
@@ -156,7 +156,7 @@ def test_one_that_was_ended_is_gone_and_the_tasks_get_another(
     board = open_board(colleague, *tasks)
     token = serve(machine, board)
     assert colleague.delete(f"/tensorboards/{board['id']}").status == 200
-    assert ask(token, "tasks")[0] == 401
+    assert request_feed(token, "tasks")[0] == 401
     other = open_board(colleague, *tasks)
     assert other["id"] != board["id"]
     settle()
@@ -246,28 +246,28 @@ def test_its_token_reads_its_tasks_and_nothing_else(
     token = serve(machine, open_board(colleague, tasks[0]))
     one = f"tasks/{tasks[0]}"
     listed = {"path": "runs/a/events.out.tfevents.1.host", "size": 10}
-    assert ask(token, f"{one}/files") == (200, {"files": [listed]})
-    assert ask(token, f"{one}/content", path=listed["path"], begin=4) == (200, b"456789")
-    assert ask(token, f"{one}/content", path=listed["path"], begin=10) == (200, b"")
+    assert request_feed(token, f"{one}/files") == (200, {"files": [listed]})
+    assert request_feed(token, f"{one}/content", path=listed["path"], begin=4) == (200, b"456789")
+    assert request_feed(token, f"{one}/content", path=listed["path"], begin=10) == (200, b"")
     for path in ("model.pt", "../other/events.out.tfevents.1", "/etc/events.out.tfevents.1", ""):
-        assert ask(token, f"{one}/content", path=path)[0] == 404
-    assert ask(token, f"{one}/content", path=listed["path"], begin=-1)[0] == 400
+        assert request_feed(token, f"{one}/content", path=path)[0] == 404
+    assert request_feed(token, f"{one}/content", path=listed["path"], begin=-1)[0] == 400
     for part in ("files", "content", "points"):
-        assert ask(token, f"tasks/{tasks[1]}/{part}", path="events.out.tfevents.1.host")[0] == 404
-    assert ask(token, "tasks", "POST")[0] == ask(token, f"{one}/files", "DELETE")[0] == 405
+        assert request_feed(token, f"tasks/{tasks[1]}/{part}", path="events.out.tfevents.1.host")[0] == 404
+    assert request_feed(token, "tasks", "POST")[0] == request_feed(token, f"{one}/files", "DELETE")[0] == 405
     assert Api(token=token).get("/training-tasks").status == 401, "it opens nothing of the API"
-    assert ask(colleague.token, "tasks")[0] == 401, "and no person's token opens the feed"
-    assert ask(token + "x", "tasks")[0] == ask("", "tasks")[0] == 401
+    assert request_feed(colleague.token, "tasks")[0] == 401, "and no person's token opens the feed"
+    assert request_feed(token + "x", "tasks")[0] == request_feed("", "tasks")[0] == 401
 
 
 def test_the_token_of_an_earlier_run_reads_nothing(tasks: list[str], machine: Machine, colleague: Api) -> None:
     board = open_board(colleague, *tasks)
     token = serve(machine, board)
     assert colleague.post(f"/dev-environments/{board['environmentId']}/restart").status == 200
-    assert ask(token, "tasks")[0] == 401
+    assert request_feed(token, "tasks")[0] == 401
     settle()
     assert colleague.get(f"/tensorboards/{board['id']}").data["state"] == "starting", "the new run does not serve yet"
-    assert ask(get_token(machine, board), "tasks")[0] == 200
+    assert request_feed(get_token(machine, board), "tasks")[0] == 200
 
 
 def test_no_answer_shows_its_secrets(tasks: list[str], machine: Machine, colleague: Api) -> None:
@@ -285,16 +285,16 @@ def test_no_answer_shows_its_secrets(tasks: list[str], machine: Machine, colleag
 def test_tasks_are_listed_under_readable_names(tasks: list[str], machine: Machine, colleague: Api) -> None:
     token = serve(machine, open_board(colleague, *tasks))
     Task.objects.filter(pk=tasks[0]).update(name="../学习率 1/2")
-    found = ask(token, "tasks")[1]["tasks"]
+    found = request_feed(token, "tasks")[1]["tasks"]
     assert [task["folder"] for task in found] == ["_学习率 1_2", "two"]
     assert not any(task["isFinal"] for task in found)
     ended = now() - feed.SETTLED_AFTER - timedelta(seconds=1)
     Task.objects.filter(pk__in=tasks).update(name="same", state=TaskState.SUCCEEDED, ended_at=ended)
-    found = ask(token, "tasks")[1]["tasks"]
+    found = request_feed(token, "tasks")[1]["tasks"]
     assert [task["folder"] for task in found] == [f"same {key}" for key in tasks]
     assert all(task["isFinal"] for task in found)
     Task.objects.filter(pk=tasks[0]).delete()
-    assert [task["id"] for task in ask(token, "tasks")[1]["tasks"]] == tasks[1:], "deleted ones are left out"
+    assert [task["id"] for task in request_feed(token, "tasks")[1]["tasks"]] == tasks[1:], "deleted ones are left out"
 
 
 def test_stored_points_are_read_page_by_page(
@@ -306,12 +306,12 @@ def test_stored_points_are_read_page_by_page(
     made = [MetricPoint.objects.create(**common, rank=0, step=step, values=one) for step, one in enumerate(values)]
     MetricPoint.objects.create(**common, rank=1, step=1, values={"loss": 9.0})
     token = serve(machine, open_board(colleague, tasks[0]))
-    page = ask(token, f"tasks/{tasks[0]}/points")[1]
+    page = request_feed(token, f"tasks/{tasks[0]}/points")[1]
     assert [(point["step"], point["values"]) for point in page["points"]] == [(0, {"loss": 1.5})]
     assert (page["last"], page["more"]) == (made[1].pk, True)
-    rest = ask(token, f"tasks/{tasks[0]}/points", after=page["last"])[1]
+    rest = request_feed(token, f"tasks/{tasks[0]}/points", after=page["last"])[1]
     assert ([point["values"] for point in rest["points"]], rest["more"]) == ([{"loss": 0.5}], False)
-    assert ask(token, f"tasks/{tasks[0]}/points", after="x")[0] == 400
+    assert request_feed(token, f"tasks/{tasks[0]}/points", after="x")[0] == 400
 
 
 def test_its_environment_counts_among_the_projects_own(tasks: list[str], machine: Machine, colleague: Api) -> None:
