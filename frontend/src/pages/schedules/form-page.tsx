@@ -12,11 +12,10 @@ import { Callout } from "@/ui/badge";
 import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { EmptyState } from "@/ui/empty-state";
-import { ErrorMessage, LoadError, Loading } from "@/ui/errors";
+import { LoadError, Loading } from "@/ui/errors";
 import { Field } from "@/ui/field";
-import { MessageList } from "@/ui/message-list";
 import { Page } from "@/ui/page";
-import { ParameterFields } from "@/ui/template-parameters";
+import { ParameterFields, SaveProblems } from "@/ui/template-parameters";
 import { buildTexts, buildValues, joinProblems, type ValueTexts } from "@/ui/template-parameters/values";
 import { toast } from "@/ui/toast";
 import { buildChange, type ScheduleDraft } from "./draft";
@@ -148,23 +147,7 @@ function ScheduleForm({ title, schedule, template: first, start, values }: Sched
           save.mutate();
         }}
       >
-        {save.error && refused.length === 0 && (
-          <Callout tone="bad" role="alert">
-            <ErrorMessage error={save.error} />
-          </Callout>
-        )}
-        {others.length > 0 && (
-          <div role="alert">
-            <MessageList
-              notes={others.map((each) => ({
-                id: `${each.field}/${each.error}`,
-                level: "fail",
-                message: each.message,
-                hint: each.hint,
-              }))}
-            />
-          </div>
-        )}
+        <SaveProblems error={save.error} refused={refused} others={others} />
         <div className="grid items-start gap-4 lg:grid-cols-2">
           <Card title={t("schedule.what")}>
             <div className="space-y-4">

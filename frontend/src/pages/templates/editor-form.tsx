@@ -7,12 +7,10 @@ import { datasetsQuery } from "@/api/inventory";
 import { changeSavedTemplate, createSavedTemplate, templateKeys } from "@/api/saved-templates";
 import { meQuery } from "@/api/session";
 import type { SavedTemplate } from "@/api/types";
-import { Callout } from "@/ui/badge";
 import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
-import { ErrorMessage } from "@/ui/errors";
 import { Field } from "@/ui/field";
-import { MessageList } from "@/ui/message-list";
+import { SaveProblems } from "@/ui/template-parameters";
 import { Page } from "@/ui/page";
 import { joinProblems } from "@/ui/template-parameters/values";
 import { toast } from "@/ui/toast";
@@ -100,23 +98,7 @@ export function Editor({ title, start, template }: EditorProps) {
           save.mutate();
         }}
       >
-        {save.error && problems.length === 0 && (
-          <Callout tone="bad" role="alert">
-            <ErrorMessage error={save.error} />
-          </Callout>
-        )}
-        {ofRequest.length > 0 && (
-          <div role="alert">
-            <MessageList
-              notes={ofRequest.map((each) => ({
-                id: `${each.field}/${each.error}`,
-                level: "fail",
-                message: each.message,
-                hint: each.hint,
-              }))}
-            />
-          </div>
-        )}
+        <SaveProblems error={save.error} refused={problems} others={ofRequest} />
         <Card>
           <div className="grid items-start gap-4 sm:grid-cols-2">
             <Field label={t("savedTemplate.name")} error={problem("name")}>

@@ -3,7 +3,10 @@ import { type ComponentProps, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { datasetsQuery, environmentsQuery } from "@/api/inventory";
 import type { Problem, TemplateParameter } from "@/api/types";
+import { Callout } from "@/ui/badge";
+import { ErrorMessage } from "@/ui/errors";
 import { Field } from "@/ui/field";
+import { MessageList } from "@/ui/message-list";
 import { formatBounds, formatValue, joinProblems, type ValueTexts } from "./values";
 
 /** Environments shown; more are found by searching. */
@@ -210,5 +213,38 @@ function Environments({ label, value, onText, onBlur, ...wiring }: EnvironmentsP
       </ul>
       <p className="text-sm text-muted">{t("parameterForm.chosen", { count: chosen.length })}</p>
     </div>
+  );
+}
+
+interface SaveProblemsProps {
+  error: Error | null;
+  /** What the platform refused in the request; without any, the error itself is shown. */
+  refused: readonly Problem[];
+  /** Those of them that have no field in the form. */
+  others: readonly Problem[];
+}
+
+/** Why a form could not be saved, as far as it does not stand at a field. */
+export function SaveProblems({ error, refused, others }: SaveProblemsProps) {
+  return (
+    <>
+      {error && refused.length === 0 && (
+        <Callout tone="bad" role="alert">
+          <ErrorMessage error={error} />
+        </Callout>
+      )}
+      {others.length > 0 && (
+        <div role="alert">
+          <MessageList
+            notes={others.map((each) => ({
+              id: `${each.field}/${each.error}`,
+              level: "fail",
+              message: each.message,
+              hint: each.hint,
+            }))}
+          />
+        </div>
+      )}
+    </>
   );
 }
