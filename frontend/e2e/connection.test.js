@@ -28,7 +28,9 @@ test("an idle page shows that the platform is unreachable, and recovers", async 
   if (!OWN) return;
   await open("/");
   await page.getByRole("heading", { level: 1 }).waitFor();
-  await page.getByRole("link", { name: "可用区", exact: true }).click();
+  const navigation = page.getByRole("banner").getByRole("navigation");
+  await navigation.locator("summary", { hasText: "机器" }).click();
+  await navigation.getByRole("link", { name: "可用区", exact: true }).click();
   await page.getByRole("link", { name: "北京可用区A" }).waitFor();
   assert.equal(await silent().count(), 0);
   await whileFrozen(async () => {

@@ -41,6 +41,7 @@ test("a page has its outline before JavaScript loads, without layout shift", asy
 
 test("every page is in the navigation in both languages", async () => {
   await open("/zones");
+  await page.getByText("北京可用区A").waitFor();
   for (const language of ["English", "中文"]) {
     for (const width of [768, 1024, 1280, 1360, 1440]) {
       await page.setViewportSize({ width, height: 900 });

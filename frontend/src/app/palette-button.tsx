@@ -61,7 +61,7 @@ export function PaletteButton() {
       >
         <Search />
         <span className="font-normal max-lg:sr-only">{t("palette.open")}</span>
-        <kbd aria-hidden className="hidden font-sans text-xs lg:inline">
+        <kbd aria-hidden className="hidden font-sans text-xs lg:inline xl:max-[85rem]:hidden">
           {PALETTE_KEYS}
         </kbd>
       </Button>
