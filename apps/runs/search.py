@@ -46,8 +46,9 @@ MAX_COUNTED, MAX_BATCH = 5_000, 5_000
 """Tasks that are counted for a total, and of a page for a program."""
 MAX_PROJECT_ARMS = 50
 """Projects of a reader up to which the tasks of each are counted."""
-FIRST_CHUNK, PAGE_SECONDS = 1_000, 0.05
-"""Tasks that are read at once, twice as many each time; and the time after which a page for people reads no further."""
+FIRST_CHUNK, LEAST_CHUNK, PAGE_SECONDS = 1_000, 250, 0.05
+"""Tasks that are read at once, twice as many each time, or as many as the time left is enough for; and the time after
+which a page for people reads no further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +224,17 @@ class _Plan:
         keys: list[Key] = []
         total, most = 0, FIRST_CHUNK
         while (left := MAX_READ - already - total) > 0:
+            began = time.monotonic()
             most = min(most, left)
             found = read(count - len(keys), most, after)
             keys, total, after = keys + found.keys, total + found.read, found.behind
-            if after is None or len(keys) == count or (not patient and time.monotonic() > self._deadline):
+            if after is None or len(keys) == count:
                 break
-            most *= 2
+            ended = time.monotonic()
+            enough = math.inf if patient else most * (self._deadline - ended) / max(ended - began, 1e-6)
+            if enough < LEAST_CHUNK:
+                break
+            most = int(min(2 * most, enough))
         return _Read(keys, after, total)
 
     def _make_walked(self, found: _Read, size: int) -> RunIds:

@@ -37,7 +37,7 @@ _NUMBERS = {
     "ended": 40,
     "gpu_bytes": 48,  # the most that was allocated on the GPU
     "evaluations": 56,
-    "answers": 64,  # the thread that answers the runner (`answer.py`), as the kernel numbers it; 0: none does
+    "answers": 64,  # the thread that answers the runner (`stack_writer.py`), as the kernel numbers it; 0: none does
     "watches": 72,  # the thread that counts collectives
     "compiles": 80,  # that have ended
     "recompiled": 88,  # steps, after the first ones, in which something was compiled

@@ -27,7 +27,7 @@ _FRAME = re.compile(r'\s+File "(.*)", line (\d+|\?\?\?) in (.*)')
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 _LIBRARY = re.compile(r".*/lib/python\d[\d.]*/")
 _RUNNER_FOLDERS = re.compile(r".*/(?:fermi/(?:runner|probe)|_fermi_probe)/")
-_STACK_WRITER = re.compile(r".*/(?:fermi/probe|_fermi_probe)/answer\.py")
+_STACK_WRITER = re.compile(r".*/(?:fermi/probe|_fermi_probe)/stack_writer\.py")
 _SHUTDOWN_FRAME = re.compile(r"(?:destroy_process_group|_abort_process_group) \(torch/|shutdown \(horovod/")
 """Functions in which ranks shut down together."""
 STACK_SIGNAL = signal.SIGURG

@@ -156,6 +156,20 @@ def test_stacks_are_read_while_c_code_holds_the_gil(start):
         assert "threading.py" in told
 
 
+def test_no_thread_of_the_probe_is_left_when_the_interpreter_ends(start):
+    one = start(
+        """
+        import atexit, os
+        count_threads = lambda: len(os.listdir("/proc/self/task"))
+        before = count_threads()
+        atexit._run_exitfuncs()
+        print(before - count_threads())
+        """
+    )
+    one.wait()
+    assert one.text.split() == ["1"]
+
+
 CALLS = """
 import ctypes, os, time
 read, write = os.pipe()

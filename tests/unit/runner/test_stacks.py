@@ -40,6 +40,11 @@ def test_other_threads_of_the_user_are_reported() -> None:
     assert stacks.list_thread_places(others, "/srv/project") == ["train.py:7 in refresh"]
 
 
+def test_the_thread_that_writes_the_stacks_is_left_out() -> None:
+    writer = 'Current thread 0x3 (most recent call first):\n  File "/opt/fermi/probe/stack_writer.py", line 90 in _run_writer'
+    assert len(stacks.parse_threads(f"{writer}\n\n{DUMP}")) == len(stacks.parse_threads(DUMP)) == 2
+
+
 @pytest.mark.parametrize(
     "text", ["", "no stack", "Thread 0x1 (most recent call first):\n  <no Python frame>", "\xff" * 9]
 )
