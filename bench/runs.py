@@ -72,8 +72,7 @@ def measure() -> Iterator[Figure]:
         yield Figure(f"{database}: making of {TASKS:,} tasks", figures.pop("made"), "s")
         for name, by_asker in figures.items():
             asker, slowest = max(by_asker.items(), key=lambda one: one[1])
-            target = FigureTarget(250 if name.startswith("groups") else 100)
-            yield Figure(f"{database}: {name} ({asker})", 1e3 * slowest, "ms", target=target)
+            yield Figure(f"{database}: {name} ({asker})", 1e3 * slowest, "ms", target=FigureTarget(100))
 
 
 def _run(env: dict[str, str]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class Run(models.Model):
             models.Index(fields=["gpu_hours"], name="runs_run_gpu_hours"),
             models.Index(fields=["cost"], name="runs_run_cost"),
             models.Index(fields=["goodput"], name="runs_run_goodput"),
-            models.Index(fields=["archived_at"], name="runs_run_archived"),
+            models.Index(fields=["task"], name="runs_run_archived_task", condition=models.Q(archived_at__isnull=False)),
         ]
 
     def __str__(self) -> str:

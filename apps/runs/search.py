@@ -46,7 +46,7 @@ MAX_COUNTED, MAX_BATCH = 5_000, 5_000
 """Tasks that are counted for a total, and of a page for a program."""
 MAX_PROJECT_ARMS = 50
 """Projects of a reader up to which the tasks of each are counted."""
-FIRST_CHUNK, LEAST_CHUNK, PAGE_SECONDS = 1_000, 250, 0.05
+FIRST_CHUNK, LEAST_CHUNK, PAGE_SECONDS = 1_000, 250, 0.065
 """Tasks that are read at once, twice as many each time, or as many as the time left is enough for; and the time after
 which a page for people reads no further."""
 

@@ -45,7 +45,7 @@ class Source(NamedTuple):
 
 
 ARCHIVED_TASKS = Source(
-    (Sql("SELECT task_id AS task FROM runs_run WHERE archived_at IS NOT NULL ORDER BY archived_at"),)
+    (Sql("SELECT task_id AS task FROM runs_run WHERE archived_at IS NOT NULL ORDER BY task_id"),)
 )
 
 

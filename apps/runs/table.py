@@ -13,7 +13,7 @@ from apps.accounts.models import Project, User
 from apps.common.errors import ApiError
 from apps.common.sql import AnyOf
 from apps.runs.models import Run, RunTag
-from apps.runs.search import MAX_BATCH, PAGE_SECONDS, Search, search_tasks, use_indexes
+from apps.runs.search import PAGE_SECONDS, Search, search_tasks, use_indexes
 from apps.runs.search_order import Sort
 from apps.runs.table_values import CellValue, Values, load_values
 from apps.training.public import MetricSummary, Task, TaskParameter, select_brief_columns, serialize_brief
@@ -23,7 +23,7 @@ from fermi.runs.completion import complete_query
 from fermi.runs.fields import FIELDS, Field, FieldGroup, FieldKind, Statistic, is_higher_better, resolve_field
 from fermi.runs.query import Condition, Query, QueryError, iterate_conditions, parse_query
 
-MAX_COLUMNS, MAX_GROUPING, MAX_GROUPS = 40, 3, 200
+MAX_COLUMNS, MAX_GROUPING, MAX_GROUPS, MAX_GROUPED = 40, 3, 200, 3_000
 MAX_KNOWN_TASKS, MAX_KNOWN_COLUMNS, MAX_KNOWN_VALUES = 500, 300, 30
 """Names of parameters and curves, and values, are those of the reader's newest tasks."""
 MAX_TESTED_TASKS = 1000
@@ -253,7 +253,7 @@ def group_runs(user: User, query: Mapping[str, Any]) -> dict[str, Any]:
     in the columns."""
     by, columns = parse_columns(query["by"], "by"), parse_columns(query.get("column", ()))
     search = parse_search(user, query, sort="-created")
-    found = search_tasks(search, MAX_BATCH)
+    found = search_tasks(search, MAX_GROUPED)
     with use_indexes():
         values = load_values(found.ids, {field.key: field for field in (*by, *columns)}.values())
     members: dict[tuple[CellValue, ...], list[Values]] = {}

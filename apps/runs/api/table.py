@@ -12,7 +12,7 @@ from apps.common.api import APIView, Data, Query, Request, operation
 from apps.common.openapi import KeyField
 from apps.runs import table, table_export
 from apps.runs.models import MAX_TAG_LENGTH
-from apps.runs.search import MAX_BATCH, MAX_READ
+from apps.runs.search import MAX_READ
 from apps.training.api.serializers import TaskBrief
 from fermi.runs.fields import MAX_FIELD_LENGTH, FieldGroup, FieldKind
 from fermi.runs.query import MAX_LENGTH
@@ -152,7 +152,7 @@ class RunGroup(serializers.Serializer):
 class RunGroupList(serializers.Serializer):
     items = RunGroup(many=True, help_text=f"the largest first, at most {table.MAX_GROUPS}")
     groups = serializers.IntegerField(help_text="how many there are")
-    tasks = serializers.IntegerField(help_text=f"that are in groups: the newest that match, at most {MAX_BATCH:,}")
+    tasks = serializers.IntegerField(help_text=f"that are in groups: the newest that match, at most {table.MAX_GROUPED:,}")
     complete = serializers.BooleanField(help_text="false: more tasks match, or may match")
 
 

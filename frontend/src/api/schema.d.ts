@@ -7446,7 +7446,7 @@ export interface components {
             items: components["schemas"]["RunGroup"][];
             /** @description how many there are */
             groups: number;
-            /** @description that are in groups: the newest that match, at most 5,000 */
+            /** @description that are in groups: the newest that match, at most 3,000 */
             tasks: number;
             /** @description false: more tasks match, or may match */
             complete: boolean;

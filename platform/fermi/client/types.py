@@ -2379,7 +2379,7 @@ class RunGroupList(TypedDict):
     """
     tasks: int
     """
-    that are in groups: the newest that match, at most 5,000
+    that are in groups: the newest that match, at most 3,000
     """
     complete: bool
     """

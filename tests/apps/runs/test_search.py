@@ -4,6 +4,7 @@ import json
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.database
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)
 STATES = (TaskState.SUCCEEDED, TaskState.FAILED, TaskState.STOPPED)
 COUNT = 24
-WAYS = ("candidates", "walk", "short walk")
+WAYS = ("candidates", "walk", "short walk", "no time")
 SORTS = ("-created", "created", "age", "name", "-status", "param.lr", "-param.lr", "metric.val_loss",
          "-metric.acc.best", "-cost", "gpuHours", "-duration", "loss", "-metric.none", "data", "-owner")  # fmt: skip
 
@@ -77,11 +78,14 @@ def _make_task(n: int, projects, people, cluster, versions, model) -> Task:
 
 @pytest.fixture(params=WAYS)
 def way(request, monkeypatch) -> str:
-    """How tasks are found: by few candidates, by reading all, or by reading five at a time."""
+    """How tasks are found: by few candidates, by reading all, by reading five at a time, or three until time is up."""
     if request.param != "candidates":
         monkeypatch.setattr(search, "MAX_CANDIDATES", -1)
     if request.param == "short walk":
         monkeypatch.setattr(search, "MAX_READ", 5)
+    if request.param == "no time":
+        monkeypatch.setattr(search, "FIRST_CHUNK", 3)
+        monkeypatch.setattr(search, "search_tasks", partial(search_tasks, seconds=0))
     return str(request.param)
 
 
@@ -93,7 +97,7 @@ def find(text: str, *, projects: list[str] | None = None, sort: str = "-created"
 def read_pages(text: str, projects: list[str] | None, sort: str, size: int = 4, **options) -> Iterator[RunIds]:
     one, cursor = Search(parse_query(text), projects, parse_sort(sort), **options), ""
     for _ in range(100):
-        yield (page := search_tasks(one, size, cursor))
+        yield (page := search.search_tasks(one, size, cursor))
         if page.next_cursor is None:
             return
         cursor = page.next_cursor
