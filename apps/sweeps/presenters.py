@@ -68,6 +68,7 @@ def serialize_sweep(sweep: Sweep, user: User) -> dict[str, Any]:
         **serialize_sweep_item(sweep),
         "spec": {**sweep.spec, "request": request},
         "bestTrial": serialize_trial(best) if best else None,
+        "warnings": [_serialize_warning(one) for one in selectors.list_warnings(sweep)],
     }
 
 
@@ -107,14 +108,16 @@ def serialize_preview(preview: SweepPreview) -> dict[str, Any]:
     request = preview.request
     return {
         "problems": [training.serialize_problem(problem) for problem in preview.problems],
-        "warnings": [
-            {"field": one.field, **training.serialize_warning(one.code, one.params)} for one in preview.warnings
-        ],
+        "warnings": [_serialize_warning(one) for one in preview.warnings],
         "count": preview.count,
         "parameters": list(preview.parameters),
         "commands": list(preview.commands),
         "request": None if request is None else training.redact_request(request, preview.project or "", None),
     }
+
+
+def _serialize_warning(warning: Problem) -> dict[str, Any]:
+    return {"field": warning.field, **training.serialize_warning(warning.code, warning.params)}
 
 
 def serialize_file(sweep: Mapping[str, Any], problems: Sequence[Problem]) -> dict[str, Any]:

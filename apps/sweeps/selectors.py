@@ -3,12 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Max, Min, Q, QuerySet
 
 from apps.accounts import access
 from apps.accounts.models import Role, User
 from apps.sweeps.models import Sweep, Trial
+from fermi.jobs.spec import Problem
 from fermi.sweeps.decision import OPEN_STATES, TrialState
+from fermi.sweeps.trial_request import lacks_parameters
+
+MIN_COMPARED_TRIALS = 3
+"""Completed trials from which equal objectives are a sign."""
+ARGUMENTS_UNUSED = Problem("request.entrypoint.args", "SWEEP_ARGUMENTS_UNUSED")
 
 
 def list_sweeps(user: User, filters: Mapping[str, Any]) -> QuerySet[Sweep]:
@@ -42,6 +48,20 @@ def find_best_trial(sweep: Sweep) -> Trial | None:
     if sweep.best is None:
         return None
     return Trial.objects.filter(sweep=sweep, number=sweep.best).select_related("task__cluster").first()
+
+
+def list_warnings(sweep: Sweep) -> list[Problem]:
+    """Return signs that the script does not read the parameters: completed trials that all have the same objective, or,
+    before there are enough of them, a command without parameters."""
+    found = Trial.objects.filter(sweep=sweep, state=TrialState.COMPLETE, value__isnull=False).aggregate(
+        count=Count("pk"), low=Min("value"), high=Max("value")
+    )
+    if found["count"] >= MIN_COMPARED_TRIALS:
+        if found["low"] != found["high"]:
+            return []
+        return [Problem("", "SWEEP_VALUES_EQUAL", {"count": found["count"], "value": f"{found['low']:.6g}"})]
+    request, parameters = sweep.spec.get("request") or {}, sweep.spec.get("parameters") or {}
+    return [ARGUMENTS_UNUSED] if lacks_parameters(request, parameters) else []
 
 
 def _query_sweeps(user: User) -> QuerySet[Sweep]:

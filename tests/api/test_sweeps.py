@@ -203,6 +203,24 @@ def test_an_ended_sweep_shows_its_best_trial_and_clones_it_with_more_steps(colle
     assert task.pk not in set(Trial.objects.values_list("task", flat=True))
 
 
+def test_a_script_that_seems_not_to_read_the_parameters_is_named(colleague: Api) -> None:
+    def list_codes(path: str) -> list[str]:
+        return [one["code"] for one in colleague.get(path).data["warnings"]]
+
+    request = {**SINGLE, "entrypoint": {"command": ["python", "-c", "print('val_loss 1')"]}, "modelId": None}
+    made = colleague.post(SWEEPS, {**BODY, "request": request})
+    assert [one["code"] for one in made.data["warnings"]] == ["SWEEP_ARGUMENTS_UNUSED"], made.body
+    path = f"{SWEEPS}/{made.data['id']}"
+    run(made.data["id"])
+    Trial.objects.update(state="complete", value=2.5)
+    assert list_codes(path) == ["SWEEP_ARGUMENTS_UNUSED"]
+    run(made.data["id"])
+    Trial.objects.update(state="complete", value=2.5)
+    assert list_codes(path) == ["SWEEP_VALUES_EQUAL"]
+    Trial.objects.filter(number=0).update(value=2.25)
+    assert list_codes(path) == []
+
+
 def test_trials_are_filtered_and_ordered_by_their_objective(colleague: Api, sweep: str) -> None:
     finish(sweep)
     path = f"{SWEEPS}/{sweep}/trials"

@@ -106,13 +106,14 @@ class SweepTrial(serializers.Serializer):
     endedAt = serializers.DateTimeField(allow_null=True)
 
 
+class SweepWarning(Reason):
+    field = serializers.CharField()
+
+
 class Sweep(SweepItem):
     spec = serializers.DictField(help_text="what it was created from")
     bestTrial = SweepTrial(allow_null=True)
-
-
-class SweepWarning(Reason):
-    field = serializers.CharField()
+    warnings = SweepWarning(many=True, help_text="signs that the script does not read its parameters")
 
 
 class SweepPreview(serializers.Serializer):

@@ -22,7 +22,7 @@ from fermi.sweeps import search
 from fermi.sweeps.decision import SweepState
 from fermi.sweeps.space import Value, count_grid
 from fermi.sweeps.spec import MAX_TRIALS, SweepSpec, load_spec, parse_sweep
-from fermi.sweeps.trial_request import build_trial_request, format_command, uses_arguments
+from fermi.sweeps.trial_request import build_trial_request, format_command, lacks_parameters
 
 PREVIEWED_TRIALS = 10
 PREVIEW_SWEEP = "sweep-preview"
@@ -58,8 +58,8 @@ def preview_sweep(user: User, body: Mapping[str, Any]) -> SweepPreview:
     names = {one.name for one in spec.space}
     problems += [replace(one, field=_locate(one.field, names)) for one in draft.problems]
     warnings = [replace(one, field=_locate(one.field, names)) for one in draft.warnings]
-    if request.get("entrypoint") and not uses_arguments(spec.request, sorted(names)):
-        warnings.append(Problem("request.entrypoint.args", "SWEEP_ARGUMENTS_UNUSED"))
+    if lacks_parameters(spec.request, names):
+        warnings.append(selectors.ARGUMENTS_UNUSED)
     project = draft.choice.project
     chosen = _list_first(spec)
     return SweepPreview(

@@ -8051,6 +8051,8 @@ export interface components {
                 [key: string]: unknown;
             };
             bestTrial: components["schemas"]["SweepTrial"] | null;
+            /** @description signs that the script does not read its parameters */
+            warnings: components["schemas"]["SweepWarning"][];
         };
         /** @enum {string} */
         SweepAction: "pause" | "resume" | "stop" | "delete" | "cloneBest";

@@ -6788,6 +6788,10 @@ class Sweep(TypedDict):
     what it was created from
     """
     bestTrial: SweepTrial | None
+    warnings: list[SweepWarning]
+    """
+    signs that the script does not read its parameters
+    """
 
 
 class TaskDetail(TypedDict):

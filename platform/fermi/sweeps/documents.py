@@ -4,12 +4,12 @@ reported, never left out."""
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from fermi.jobs.spec import Problem
 from fermi.sweeps.spec import MAX_STEPS
-from fermi.sweeps.trial_request import ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD
+from fermi.sweeps.trial_request import ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD, lacks_parameters
 
 DEFAULT_NAME = "sweep"
 DEFAULT_BRACKETS, MAX_BRACKETS = 4, 20
@@ -43,14 +43,22 @@ def convert_document(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     return dict(document), []
 
 
-def merge_requests(found: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def merge_requests(found: Any, given: Mapping[str, Any], names: Collection[str] = ()) -> dict[str, Any]:
     """Return the request of a sweep's file (`found`) with what a file of its own gives (`given`), which comes first. An
-    entry point that names no program, but says how it resumes for example, adds to the one of the sweep's file."""
+    entry point that names no program, but says how it resumes for example, adds to the one of the sweep's file. A
+    program that gets none of the parameters (`names`) by its arguments gets them as the sweep's file passes them."""
     own = _as_mapping(found)
     merged = {**own, **given}
     ours, theirs = given.get("entrypoint"), own.get("entrypoint")
-    if isinstance(ours, Mapping) and isinstance(theirs, Mapping) and not _PROGRAMS & ours.keys():
+    if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
+        return merged
+    if not _PROGRAMS & ours.keys():
         merged["entrypoint"] = {**theirs, **ours}
+    elif lacks_parameters(given, names):
+        words = [*_as_list(theirs.get("args")), *_as_list(theirs.get("command"))]
+        part = "command" if "command" in ours else "args"
+        passed = [word for word in words if word in (ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD)]
+        merged["entrypoint"] = {**ours, **({part: [*_as_list(ours.get(part)), *passed]} if passed else {})}
     return merged
 
 

@@ -9,7 +9,7 @@ read them.
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fermi.sweeps.space import Value
@@ -55,10 +55,10 @@ def build_trial_request(
     return found
 
 
-def uses_arguments(request: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """Return True if an own script gets parameters by its arguments."""
+def lacks_parameters(request: Mapping[str, Any], names: Collection[str]) -> bool:
+    """Return True if an own script gets no parameter by its arguments."""
     entrypoint = request.get("entrypoint")
-    if not isinstance(entrypoint, Mapping):
+    if not entrypoint or not isinstance(entrypoint, Mapping):
         return False
     words = [
         word
@@ -68,7 +68,7 @@ def uses_arguments(request: Mapping[str, Any], names: Sequence[str]) -> bool:
         if isinstance(word, str)
     ]
     known = set(names)
-    return any(
+    return not any(
         word in (ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD) or known & set(_PLACEHOLDER.findall(word)) for word in words
     )
 

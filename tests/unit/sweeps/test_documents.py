@@ -207,6 +207,22 @@ def test_a_request_of_its_own_comes_before_what_the_sweeps_file_says() -> None:
     assert merge_requests(None, {"taskName": "b"}) == {"taskName": "b"}
 
 
+@pytest.mark.parametrize(
+    ("given", "merged"),
+    [
+        ({"script": "a.py", "args": ["--epochs", "2"]}, {"script": "a.py", "args": ["--epochs", "2", "${sweep.args}"]}),
+        ({"command": ["sh", "a.sh"]}, {"command": ["sh", "a.sh", "${sweep.args}"]}),
+        ({"script": "a.py", "args": ["--rate", "{learning_rate}"]}, {"script": "a.py", "args": ["--rate", "{learning_rate}"]}),
+        ({"script": "a.py", "args": ["{other}"]}, {"script": "a.py", "args": ["{other}", "${sweep.args}"]}),
+    ],
+)
+def test_a_program_of_its_own_gets_the_parameters_as_the_sweeps_file_passes_them(
+    given: dict[str, Any], merged: dict[str, Any]
+) -> None:
+    found = convert_document(WANDB)[0]
+    assert merge_requests(found["request"], {"entrypoint": given}, found["parameters"])["entrypoint"] == merged
+
+
 @pytest.mark.parametrize("odd", ["inf", "nan", 0, -3, 0.5, 1e308, "1e999", [], {}, "x", True])
 def test_odd_numbers_of_a_file_are_left_to_the_checks_of_a_sweep(odd: Any) -> None:
     for name in ("eta", "s", "min_iter", "max_iter"):

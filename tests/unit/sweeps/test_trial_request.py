@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from fermi.sweeps.trial_request import build_trial_request, fill_words, format_command, uses_arguments
+from fermi.sweeps.trial_request import build_trial_request, fill_words, format_command, lacks_parameters
 
 NAMES = ["lr", "layers", "nesterov", "momentum"]
 CHOSEN = {"lr": 1e-05, "layers": 4, "nesterov": True}
@@ -45,11 +45,11 @@ def test_words_of_the_script_are_filled_in() -> None:
 
 
 def test_a_script_that_gets_no_parameter_by_its_arguments_is_known() -> None:
-    assert uses_arguments({"entrypoint": {"script": "t.py", "args": ["${sweep.args}"]}}, NAMES)
-    assert uses_arguments({"entrypoint": {"command": ["torchrun", "t.py", "--lr={lr}"]}}, NAMES)
-    assert not uses_arguments({"entrypoint": {"script": "t.py", "args": ["{other}"]}}, NAMES)
-    assert not uses_arguments({"entrypoint": {"script": "t.py"}}, NAMES)
-    assert not uses_arguments({}, NAMES)
+    assert not lacks_parameters({"entrypoint": {"script": "t.py", "args": ["${sweep.args}"]}}, NAMES)
+    assert not lacks_parameters({"entrypoint": {"command": ["torchrun", "t.py", "--lr={lr}"]}}, NAMES)
+    assert lacks_parameters({"entrypoint": {"script": "t.py", "args": ["{other}"]}}, NAMES)
+    assert lacks_parameters({"entrypoint": {"script": "t.py"}}, NAMES)
+    assert not lacks_parameters({}, NAMES), "the platform's trainers have hyperparameters"
 
 
 def test_a_command_shows_what_an_own_script_is_started_with() -> None:

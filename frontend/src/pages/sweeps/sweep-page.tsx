@@ -22,6 +22,7 @@ import { ConfirmDialog } from "@/ui/confirm-dialog";
 import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { FormDialog } from "@/ui/form-dialog";
+import { MessageList } from "@/ui/message-list";
 import { Page } from "@/ui/page";
 import { DefinitionList, MEDIUM_COLUMN, ROW, Table } from "@/ui/table";
 import { toast } from "@/ui/toast";
@@ -57,6 +58,14 @@ function SweepDetail({ sweep }: { sweep: Sweep }) {
         <p className="mb-4 text-sm text-muted">
           {sweep.reason.message} {sweep.reason.hint}
         </p>
+      )}
+      {sweep.warnings.length > 0 && (
+        <div className="mb-4">
+          <MessageList
+            label={t("task.warnings")}
+            notes={sweep.warnings.map(({ code, message, hint }) => ({ id: code, level: "warn", message, hint }))}
+          />
+        </div>
       )}
       <div className="grid gap-4 lg:grid-cols-3">
         <Card title={t("sweep.history")} className="lg:col-span-2">

@@ -55,6 +55,7 @@ const sweep: Sweep = {
   allowedActions: ["pause", "stop", "cloneBest"],
   spec: {},
   bestTrial: trial,
+  warnings: [],
 };
 
 function serve(found: Sweep = sweep) {
@@ -87,6 +88,13 @@ test("a sweep shows its history, its parameters, and why each trial is where it 
       .getAllByRole("link")
       .map((link) => link.getAttribute("href")),
   ).toEqual(["/training/task-1", "/training/task-2"]);
+});
+
+test("a sweep whose script seems not to read its parameters says so", async () => {
+  const message = "已完成的 3 次试验参数不同，目标值却都是 2.5。";
+  serve({ ...sweep, warnings: [{ code: "SWEEP_VALUES_EQUAL", field: "", message, hint: "脚本可能没有读取搜索参数。" }] });
+  renderAt("/sweeps/sweep-1");
+  expect(await screen.findByText(message)).toBeTruthy();
 });
 
 test("a sweep is paused", async () => {

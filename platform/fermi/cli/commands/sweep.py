@@ -1,6 +1,6 @@
 """Commands for sweeps: many trials of one request with other parameters."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -54,7 +54,7 @@ def _start(session: Session, file: str, options: dict[str, Any]) -> int:
         output.print_problems([_render_problem(problem) for problem in problems])
         return EXIT_REFUSED
     if options["request"]:
-        body["request"] = merge_requests(body.get("request"), input_files.read_request(options["request"]))
+        body["request"] = _merge_request(body, options["request"])
     if options["name"]:
         body["name"] = options["name"]
     if options["parallel"]:
@@ -68,10 +68,16 @@ def _start(session: Session, file: str, options: dict[str, Any]) -> int:
         return EXIT_REFUSED if preview["problems"] else 0
     made = sweeps.create(body)
     output.print_message(_("SWEEP_STARTED", id=made["id"]))
+    output.print_warnings(made["warnings"])
     if options["wait"]:
         made = sweeps.wait(made["id"])
     output.print_result(made, session.form, lambda: _render_sweep(made))
     return EXIT_TRAINING_FAILED if options["wait"] and made["best"] is None else 0
+
+
+def _merge_request(body: Mapping[str, Any], file: str) -> dict[str, Any]:
+    names = parameters.keys() if isinstance(parameters := body.get("parameters"), Mapping) else ()
+    return merge_requests(body.get("request"), input_files.read_request(file), names)
 
 
 def _do(session: Session, action: str, sweep: str, options: dict[str, Any]) -> int:
