@@ -240,7 +240,7 @@ def test_a_token_ends_with_its_task(ranks, task):
 
 def test_the_address_that_clients_print_leads_to_the_console():
     answer = Client().get("/mlflow/")
-    assert (answer.status_code, answer.headers["Location"]) == (302, "/training")
+    assert (answer.status_code, answer.headers["Location"]) == (302, "/")
 
 
 def test_a_token_opens_nothing_else(ranks, task):

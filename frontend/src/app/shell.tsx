@@ -19,9 +19,9 @@ import { LanguageSwitch, ThemeSwitch } from "./preferences";
 /** The frame of every page for signed-in users. Others are sent to sign in and return afterwards. */
 export function Shell() {
   const { t } = useTranslation();
-  const { pathname, search } = useLocation();
+  const { pathname, search, hash } = useLocation();
   const me = useQuery(meQuery);
-  if (isSignedOut(me.error)) return <Navigate to={`/sign-in?next=${encodeURIComponent(pathname + search)}`} replace />;
+  if (isSignedOut(me.error)) return <Navigate to={`/sign-in?next=${encodeURIComponent(pathname + search + hash)}`} replace />;
   if (me.isError) {
     return (
       <div className="mx-auto max-w-xl p-8">

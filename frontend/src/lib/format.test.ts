@@ -38,7 +38,9 @@ test("GPU time is told in a unit that can be read", async () => {
 test("a figure keeps few digits at every size", () => {
   expect(formatNumber(2.314_567)).toBe("2.3146");
   expect(formatNumber(51_234.56)).toBe("51,235");
-  expect(formatNumber(0.000_03)).toBe("3.0e-5");
+  expect(formatNumber(0.003_43)).toBe("0.00343");
+  expect(formatNumber(0.000_03)).toBe("3e-5");
+  expect(formatNumber(-0.000_012_36)).toBe("-1.24e-5");
   expect(formatNumber(0)).toBe("0");
 });
 

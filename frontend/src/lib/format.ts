@@ -93,10 +93,11 @@ export function formatCount(value: number): string {
   return formatInUnits(value, 1000, ["", "K", "M", "B", "T"]);
 }
 
-/** Formats a number with few digits: 2.3145, 51,234, 1.2e-5. */
+/** Formats a number with few digits: 2.3145, 51,234, 0.00343, 1.24e-5. */
 export function formatNumber(value: number): string {
   const size = Math.abs(value);
-  if (size !== 0 && size < 1e-3) return value.toExponential(1);
+  if (size !== 0 && size < 1e-3) return Number(value.toPrecision(3)).toExponential();
+  if (size < 1) return value.toLocaleString(getLocale(), { maximumSignificantDigits: 4 });
   return value.toLocaleString(getLocale(), { maximumFractionDigits: size < 100 ? 4 : 0 });
 }
 

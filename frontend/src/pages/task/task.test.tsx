@@ -22,6 +22,12 @@ test("only what the server allows is offered", async () => {
   expect(actions()).toEqual(["停止", "克隆"]);
 });
 
+test("the address of a run that MLflow's client prints leads to its task", async () => {
+  const page = renderAt("/#/experiments/default/runs/task-1");
+  await screen.findByRole("heading", { name: /first-task/ });
+  expect(page.address()).toBe("/training/task-1");
+});
+
 test("the reason of an end is on the page without waiting long for the diagnosis", async () => {
   const ended = {
     ...task,
