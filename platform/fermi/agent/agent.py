@@ -56,14 +56,15 @@ class Agent:
     """Drives the workers of a node. Raises AgentError for invalid settings, if the folder or a worker is in use, or, in
     `run`, if the platform refuses it for good."""
 
-    def __init__(self, settings: Settings, config: str | None = None) -> None:
-        """Lock the folder and load what was started before. `config`: the file that settings came from, if any."""
+    def __init__(self, settings: Settings, config: str | None = None, lang: str = "en") -> None:
+        """Lock the folder and load what was started before. `config`: the file that settings came from, if any; `lang`:
+        of the platform's messages."""
         self.settings = settings
         self.node, numbers = settings.workers()
         gpus = host_facts.choose_gpus(settings, numbers)
         if not settings.server:
             raise AgentError("WORKER_SERVER_REQUIRED")
-        self.server = WorkerApi(settings.server)
+        self.server = WorkerApi(settings.server, lang)
         self.token = settings.join_token()
         self.folder = StateDirectory(settings.state_folder(self.node), list(gpus))
         state, python = self.folder.path, settings.python or get_default_python()

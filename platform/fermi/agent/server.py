@@ -18,7 +18,7 @@ TIMEOUT_SECONDS = 10.0
 class WorkerApi:
     """A client of the platform's worker API. All methods raise FermiError, and may be called from any thread."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, lang: str) -> None:
         try:
             address = httpx.URL(url.rstrip("/"))
         except httpx.InvalidURL as error:
@@ -28,7 +28,10 @@ class WorkerApi:
         self.url = str(address)
         self.host, self.port = address.host, address.port or (443 if address.scheme == "https" else 80)
         limits = httpx.Limits(max_keepalive_connections=4, keepalive_expiry=60)
-        self._http = httpx.Client(base_url=self.url + API_PREFIX, timeout=TIMEOUT_SECONDS, limits=limits)
+        headers = {"Accept-Language": lang}
+        self._http = httpx.Client(
+            base_url=self.url + API_PREFIX, timeout=TIMEOUT_SECONDS, limits=limits, headers=headers
+        )
 
     def close(self) -> None:
         """Close connections."""

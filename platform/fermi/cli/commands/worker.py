@@ -43,7 +43,7 @@ def worker(session: Session, config: str | None, gpus: str | None, **given: Any)
     try:
         cgroups.divide_own_group()
         settings = load_settings(config, {**given, "gpus": parse_numbers(gpus) if gpus else None})
-        agent = Agent(settings, config)
+        agent = Agent(settings, config, texts.get_language())
         click.echo(agent.confining.sentences(texts.get_language()), err=True)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: agent.stop())
