@@ -44,9 +44,7 @@ class Source(NamedTuple):
     late: bool = False
 
 
-ARCHIVED_TASKS = Source(
-    (Sql("SELECT task_id AS task FROM runs_run WHERE archived_at IS NOT NULL ORDER BY task_id"),)
-)
+ARCHIVED_TASKS = Source((Sql("SELECT task_id AS task FROM runs_run WHERE archived_at IS NOT NULL ORDER BY task_id"),))
 
 
 def build_sources(conditions: Iterable[Condition | Word]) -> dict[tuple[int, ...], Source]:

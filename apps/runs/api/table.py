@@ -152,7 +152,9 @@ class RunGroup(serializers.Serializer):
 class RunGroupList(serializers.Serializer):
     items = RunGroup(many=True, help_text=f"the largest first, at most {table.MAX_GROUPS}")
     groups = serializers.IntegerField(help_text="how many there are")
-    tasks = serializers.IntegerField(help_text=f"that are in groups: the newest that match, at most {table.MAX_GROUPED:,}")
+    tasks = serializers.IntegerField(
+        help_text=f"that are in groups: the newest that match, at most {table.MAX_GROUPED:,}"
+    )
     complete = serializers.BooleanField(help_text="false: more tasks match, or may match")
 
 

@@ -21,7 +21,8 @@ export function Shell() {
   const { t } = useTranslation();
   const { pathname, search, hash } = useLocation();
   const me = useQuery(meQuery);
-  if (isSignedOut(me.error)) return <Navigate to={`/sign-in?next=${encodeURIComponent(pathname + search + hash)}`} replace />;
+  if (isSignedOut(me.error))
+    return <Navigate to={`/sign-in?next=${encodeURIComponent(pathname + search + hash)}`} replace />;
   if (me.isError) {
     return (
       <div className="mx-auto max-w-xl p-8">

@@ -41,7 +41,7 @@ def test_other_threads_of_the_user_are_reported() -> None:
 
 
 def test_the_thread_that_writes_the_stacks_is_left_out() -> None:
-    writer = 'Current thread 0x3 (most recent call first):\n  File "/opt/fermi/probe/stack_writer.py", line 90 in _run_writer'
+    writer = 'Current thread 0x3 (most recent call first):\n  File "/opt/fermi/probe/stack_writer.py", line 9 in _run'
     assert len(stacks.parse_threads(f"{writer}\n\n{DUMP}")) == len(stacks.parse_threads(DUMP)) == 2
 
 

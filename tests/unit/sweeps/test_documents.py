@@ -212,7 +212,10 @@ def test_a_request_of_its_own_comes_before_what_the_sweeps_file_says() -> None:
     [
         ({"script": "a.py", "args": ["--epochs", "2"]}, {"script": "a.py", "args": ["--epochs", "2", "${sweep.args}"]}),
         ({"command": ["sh", "a.sh"]}, {"command": ["sh", "a.sh", "${sweep.args}"]}),
-        ({"script": "a.py", "args": ["--rate", "{learning_rate}"]}, {"script": "a.py", "args": ["--rate", "{learning_rate}"]}),
+        (
+            {"script": "a.py", "args": ["--rate", "{learning_rate}"]},
+            {"script": "a.py", "args": ["--rate", "{learning_rate}"]},
+        ),
         ({"script": "a.py", "args": ["{other}"]}, {"script": "a.py", "args": ["{other}", "${sweep.args}"]}),
     ],
 )

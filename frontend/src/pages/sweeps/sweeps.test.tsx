@@ -92,7 +92,10 @@ test("a sweep shows its history, its parameters, and why each trial is where it 
 
 test("a sweep whose script seems not to read its parameters says so", async () => {
   const message = "已完成的 3 次试验参数不同，目标值却都是 2.5。";
-  serve({ ...sweep, warnings: [{ code: "SWEEP_VALUES_EQUAL", field: "", message, hint: "脚本可能没有读取搜索参数。" }] });
+  serve({
+    ...sweep,
+    warnings: [{ code: "SWEEP_VALUES_EQUAL", field: "", message, hint: "脚本可能没有读取搜索参数。" }],
+  });
   renderAt("/sweeps/sweep-1");
   expect(await screen.findByText(message)).toBeTruthy();
 });
