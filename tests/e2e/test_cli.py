@@ -248,7 +248,8 @@ def test_a_token_lives_until_it_is_revoked(client: Fermi) -> None:
 
 def test_the_examples_of_the_python_client_run(env: dict[str, str]) -> None:
     text = (ROOT / "docs" / "python-client.md").read_text("utf-8")
-    train, inside, refused = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    train, inside, refused, curves = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert "to_pandas" in curves, "it needs pandas and a curve of lr; see tests/unit/client"
     outputs = [
         subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
         for code in (train, inside, refused)
