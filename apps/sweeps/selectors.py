@@ -12,8 +12,8 @@ from fermi.jobs.spec import Problem
 from fermi.sweeps.decision import OPEN_STATES, TrialState
 from fermi.sweeps.trial_request import lacks_parameters
 
-MIN_COMPARED_TRIALS = 3
-"""Completed trials from which equal objectives are a sign."""
+MIN_COMPARED_TRIALS, MAX_COMPARED_TRIALS = 3, 100
+"""Completed trials from which equal objectives are a sign; whose parameters are compared."""
 ARGUMENTS_UNUSED = Problem("request.entrypoint.args", "SWEEP_ARGUMENTS_UNUSED")
 
 
@@ -51,17 +51,21 @@ def find_best_trial(sweep: Sweep) -> Trial | None:
 
 
 def list_warnings(sweep: Sweep) -> list[Problem]:
-    """Return signs that the script does not read the parameters: completed trials that all have the same objective, or,
-    before there are enough of them, a command without parameters."""
-    found = Trial.objects.filter(sweep=sweep, state=TrialState.COMPLETE, value__isnull=False).aggregate(
-        count=Count("pk"), low=Min("value"), high=Max("value")
-    )
+    """Return signs that the script does not read the parameters: completed trials that have the same objective with
+    other parameters, or, before there are enough of them, a command without parameters."""
+    complete = Trial.objects.filter(sweep=sweep, state=TrialState.COMPLETE, value__isnull=False)
+    found = complete.aggregate(count=Count("pk"), low=Min("value"), high=Max("value"))
     if found["count"] >= MIN_COMPARED_TRIALS:
-        if found["low"] != found["high"]:
+        if found["low"] != found["high"] or not _have_other_parameters(complete):
             return []
         return [Problem("", "SWEEP_VALUES_EQUAL", {"count": found["count"], "value": f"{found['low']:.6g}"})]
     request, parameters = sweep.spec.get("request") or {}, sweep.spec.get("parameters") or {}
     return [ARGUMENTS_UNUSED] if lacks_parameters(request, parameters) else []
+
+
+def _have_other_parameters(trials: QuerySet[Trial]) -> bool:
+    first, *others = trials.values_list("parameters", flat=True)[:MAX_COMPARED_TRIALS]
+    return any(one != first for one in others)
 
 
 def _query_sweeps(user: User) -> QuerySet[Sweep]:

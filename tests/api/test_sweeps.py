@@ -217,7 +217,9 @@ def test_a_script_that_seems_not_to_read_the_parameters_is_named(colleague: Api)
     run(made.data["id"])
     Trial.objects.update(state="complete", value=2.5)
     assert list_codes(path) == ["SWEEP_VALUES_EQUAL"]
-    Trial.objects.filter(number=0).update(value=2.25)
+    Trial.objects.update(parameters={"learningRate": 0.5})
+    assert list_codes(path) == []
+    Trial.objects.filter(number=0).update(parameters={"learningRate": 0.1}, value=2.25)
     assert list_codes(path) == []
 
 

@@ -10,8 +10,6 @@ urlpatterns = [
     path("api/2.0/mlflow-artifacts/artifacts", views.ArtifactView.as_view()),
     path("api/2.0/mlflow-artifacts/artifacts/<path:path>", views.ArtifactView.as_view()),
     path("health", views.answer_health),
-    path(
-        "", RedirectView.as_view(url="/")
-    ),  # MLflow's client prints #/experiments/…/runs/…: the console opens the task
+    path("", RedirectView.as_view(url="/")),  # clients print …/#/experiments/…/runs/…; the console reads that
     re_path("", views.UnknownRouteView.as_view()),
 ]
