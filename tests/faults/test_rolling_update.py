@@ -5,7 +5,6 @@ import itertools
 import signal
 import subprocess
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -35,21 +34,34 @@ class Balancer(httpx.BaseTransport):
     """Sends each request to the next of the web processes that serve. Nothing is sent a second time."""
 
     def __init__(self, ports: list[int]) -> None:
-        self.ports = ports
+        self._ports = ports
         self.answers: Counter[int] = Counter()
         self.broken: list[str] = []
+        self._under_way: Counter[int] = Counter()
+        self._lock = threading.Lock()
         self._turn, self._wire = itertools.count(), httpx.HTTPTransport()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        ports = self.ports
-        request.url = request.url.copy_with(port=ports[next(self._turn) % len(ports)])
+        with self._lock:
+            port = self._ports[next(self._turn) % len(self._ports)]
+            self._under_way[port] += 1
+        request.url = request.url.copy_with(port=port)
         try:
             answer = self._wire.handle_request(request)
         except httpx.TransportError as error:
             self.broken.append(f"{request.method} {request.url}: {error!r}")
             raise
+        finally:
+            with self._lock:
+                self._under_way[port] -= 1
         self.answers[answer.status_code] += 1
         return answer
+
+    def change_ports(self, ports: list[int]) -> None:
+        """Send what comes to these ports. Returns once what was sent to others is answered."""
+        with self._lock:
+            left, self._ports = set(self._ports) - set(ports), ports
+        until(lambda: not any(self._under_way[port] for port in left), seconds=120, what="the old process has answered")
 
 
 class People:
@@ -147,8 +159,7 @@ def replace(platform: Replicas, people: People, name: str) -> None:
         port = free_port()
         platform.start_process(name, port)
         until(lambda: not platform.faults(port), seconds=120, what=f"the new {name} serves")
-        people.balancer.ports = list(platform.moved(name, port))
-        time.sleep(1)  # as the chart's pods wait before they end: what is under way is answered
+        people.balancer.change_ports(list(platform.moved(name, port)))
     else:
         platform.start_process(name)
     old.send_signal(signal.SIGTERM)
