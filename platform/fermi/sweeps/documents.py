@@ -9,7 +9,14 @@ from typing import Any
 
 from fermi.jobs.spec import Problem
 from fermi.sweeps.spec import MAX_STEPS
-from fermi.sweeps.trial_request import ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD, lacks_parameters
+from fermi.sweeps.trial_request import (
+    ARGUMENTS_WORD,
+    FLAGS_WORD,
+    PAIRS_WORD,
+    PARAMETER_WORDS,
+    lacks_parameters,
+    list_words,
+)
 
 DEFAULT_NAME = "sweep"
 DEFAULT_BRACKETS, MAX_BRACKETS = 4, 20
@@ -54,11 +61,11 @@ def merge_requests(found: Any, given: Mapping[str, Any], names: Collection[str] 
         return merged
     if not _PROGRAMS & ours.keys():
         merged["entrypoint"] = {**theirs, **ours}
-    elif lacks_parameters(given, names):
-        words = [*_as_list(theirs.get("args")), *_as_list(theirs.get("command"))]
+    elif (passed := [word for word in list_words(theirs) if word in PARAMETER_WORDS]) and lacks_parameters(
+        given, names
+    ):
         part = "command" if "command" in ours else "args"
-        passed = [word for word in words if word in (ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD)]
-        merged["entrypoint"] = {**ours, **({part: [*_as_list(ours.get(part)), *passed]} if passed else {})}
+        merged["entrypoint"] = {**ours, part: [*_as_list(ours.get(part)), *passed]}
     return merged
 
 
@@ -153,7 +160,7 @@ def _convert_wandb_command(document: Mapping[str, Any]) -> tuple[dict[str, Any] 
         if word == "${env}":
             continue
         found = str(program or "") if word == "${program}" else _WANDB_WORDS.get(str(word), str(word))
-        if found.startswith("${") and found not in (ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD):
+        if found.startswith("${") and found not in PARAMETER_WORDS:
             problems.append(_refuse("command", word))
         words.append(found)
     if len(words) > 1 and words[0].startswith("python") and words[1].endswith(".py"):

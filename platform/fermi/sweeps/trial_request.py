@@ -19,6 +19,7 @@ FLAGS_WORD = "${sweep.flags}"
 """As ARGUMENTS_WORD, with true as a flag alone, and false left out."""
 PAIRS_WORD = "${sweep.pairs}"
 """`lr=0.001 layers=4`, as Hydra reads them."""
+PARAMETER_WORDS = (ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD)
 VARIABLE_PREFIX = "FERMI_PARAM_"
 SWEEP_VARIABLE, TRIAL_VARIABLE = "FERMI_SWEEP_ID", "FERMI_TRIAL"
 MAX_NAME_LENGTH = 100
@@ -60,17 +61,15 @@ def lacks_parameters(request: Mapping[str, Any], names: Collection[str]) -> bool
     entrypoint = request.get("entrypoint")
     if not entrypoint or not isinstance(entrypoint, Mapping):
         return False
-    words = [
-        word
-        for part in ("args", "command")
-        if isinstance(entrypoint.get(part), list | tuple)
-        for word in entrypoint[part]
-        if isinstance(word, str)
-    ]
     known = set(names)
     return not any(
-        word in (ARGUMENTS_WORD, FLAGS_WORD, PAIRS_WORD) or known & set(_PLACEHOLDER.findall(word)) for word in words
+        word in PARAMETER_WORDS or known & set(_PLACEHOLDER.findall(word)) for word in list_words(entrypoint)
     )
+
+
+def list_words(entrypoint: Mapping[str, Any]) -> list[str]:
+    """Return the words of an entry point's command, or its arguments."""
+    return [*_as_words(entrypoint.get("command")), *_as_words(entrypoint.get("args"))]
 
 
 def fill_words(words: Sequence[Any], names: Sequence[str], chosen: Mapping[str, Value]) -> list[Any]:
@@ -97,7 +96,7 @@ def fill_words(words: Sequence[Any], names: Sequence[str], chosen: Mapping[str, 
 def format_command(request: Mapping[str, Any]) -> str:
     """Return what an own script of a trial's request is started with, as in a shell; empty without a script."""
     entrypoint = _as_mapping(request.get("entrypoint"))
-    words = [*_as_words(entrypoint.get("command")), *_as_words(entrypoint.get("args"))]
+    words = list_words(entrypoint)
     if script := entrypoint.get("script"):
         words = [str(script), *words]
     elif module := entrypoint.get("module"):
