@@ -48,7 +48,7 @@ def start_writer(page: SharedPage, stacks: int, is_mine: Callable[[], bool]) -> 
 
 def _end_writer(pid: int, ending: _thread.LockType, ended: _thread.LockType) -> None:
     """End the thread, within PERIOD_SECONDS: up to Python 3.13 the interpreter ends a thread that is left by
-    `pthread_exit`, which aborts the process where an image has no libgcc_s (CPython, Python/ceval_gil.c, `take_gil`).
+    `pthread_exit`, which aborts the process where an image has no libgcc_s (CPython, `take_gil`).
     The thread is not woken: it sleeps outside of locks, by which `fermi.runner.stacks` sees that it does not wait for
     the GIL."""
     if os.getpid() == pid:  # a forked child has no such thread
