@@ -8,6 +8,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet, Value
 
 from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.scopes import TokenRights
 from apps.common.errors import ApiError
 from apps.common.sql import CompiledQuery, list_columns
 
@@ -17,10 +18,15 @@ M = TypeVar("M", bound=Model)
 @dataclass(frozen=True, slots=True)
 class UserRights:
     """Stand-in for a user in a query that is compiled once for all users: the attributes that `filter_visible` and
-    `build_may_change_expression` read."""
+    `build_may_change_expression` read. Where `pk` is 0, the shape of such a query."""
 
     pk: int
     is_superuser: bool
+    token_rights: TokenRights | None = None
+
+    def with_key(self, pk: int) -> "UserRights":
+        """Return the rights of the user with this key."""
+        return UserRights(pk, self.is_superuser, self.token_rights)
 
 
 Rows = TypeVar("Rows", bound=QuerySet[Any, Any])
@@ -30,9 +36,52 @@ _ROLE_ORDER = list(Role)
 _MEMBER_ROLES = frozenset(_ROLE_ORDER[_ROLE_ORDER.index(Role.MEMBER) :])  # to change what is in a project
 
 
+def get_rights(user: AnyUser) -> UserRights:
+    """Return what the queries of this module read of a user."""
+    return UserRights(user.pk or 0, user.is_superuser, _get_limits(user))
+
+
+def get_query_shape(user: AnyUser) -> UserRights:
+    """Return the shape of a compiled query for the user; `build_user_params` has its parameters."""
+    limits = _get_limits(user)
+    same = limits and TokenRights("", "", projects=limits.projects, administrator=limits.administrator)
+    return UserRights(0, user.is_superuser, same)
+
+
 def build_user_params(user: AnyUser) -> dict[str, int]:
     """Return the parameters of a compiled query that say who the user is; empty for an administrator."""
-    return {} if user.is_superuser else {"user": user.pk or 0}
+    limits = _get_limits(user)
+    return {} if user.is_superuser or (limits and limits.administrator) else {"user": user.pk or 0}
+
+
+def list_roles(user: AnyUser) -> dict[str, Role]:
+    """Return the user's role in each project where the user has one. An administrator is a maintainer everywhere, and
+    is not listed, unless the request's token is one of projects."""
+    limits = _get_limits(user)
+    if limits and limits.administrator:
+        return dict.fromkeys(sorted(limits.projects or ()), Role.MAINTAINER)
+    found = {row["project"]: Role(row["role"]) for row in _ROLES_QUERY.fetch(user=user.pk or 0)}
+    return {key: role for key, role in found.items() if limits is None or key in (limits.projects or ())}
+
+
+def select_projects(user: AnyUser, least: Role = Role.VIEWER) -> QuerySet[Any, Any] | list[str]:
+    """Return the ids of the projects where the user has this role or a higher one, for `__in`. Administrators, who
+    have all, are the caller's to tell."""
+    limits = _get_limits(user)
+    if limits and limits.administrator:
+        return sorted(limits.projects or ())
+    rows = Membership.objects.filter(user_id=user.pk or 0)
+    if limits:
+        rows = rows.filter(project__in=sorted(limits.projects or ()))
+    if least is not Role.VIEWER:
+        rows = rows.filter(role__in=_ROLE_ORDER[_ROLE_ORDER.index(least) :])
+    return rows.values("project")
+
+
+def _get_limits(user: AnyUser) -> TokenRights | None:
+    """Return the rights of the request's token if they are limited to projects."""
+    rights: TokenRights | None = getattr(user, "token_rights", None)
+    return rights if rights and rights.projects is not None else None
 
 
 def filter_visible(
@@ -45,10 +94,10 @@ def filter_visible(
     """
     if user.is_superuser:
         return rows
-    memberships = Membership.objects.filter(user_id=user.pk or 0)
-    mine = Q(**{f"{path}__in": memberships.values("project")})
+    projects = select_projects(user)
+    mine = Q(**{f"{path}__in": projects})
     if or_open is not None:
-        mine |= or_open & Q(Exists(memberships))
+        mine |= or_open & (Q(Exists(projects)) if isinstance(projects, QuerySet) else Q())
     return rows.filter(mine | Q(**{f"{path}__isnull": True}) if shared else mine)
 
 
@@ -70,6 +119,11 @@ def get_role(user: AnyUser, project: Project | str | None) -> Role | None:
     if project is None:
         return Role.VIEWER
     key = project.pk if isinstance(project, Project) else project
+    if limits := _get_limits(user):
+        if key not in (limits.projects or ()):
+            return None
+        if limits.administrator:
+            return Role.MAINTAINER
     found = _ROLE_QUERY.first(user=user.pk or 0, project=key)
     return Role(found["role"]) if found else None
 
@@ -78,6 +132,12 @@ def build_may_change_expression(user: AnyUser, path: str = "project") -> Exists 
     """Return an expression for a query over rows: whether `user` is a member or maintainer of the row's project."""
     if user.is_superuser:
         return Value(True)
+    if limits := _get_limits(user):
+        projects = Project.objects.filter(pk=OuterRef(path), pk__in=sorted(limits.projects or ()))
+        if limits.administrator:
+            return Exists(projects)
+        mine = Membership.objects.filter(user_id=user.pk or 0, role__in=_MEMBER_ROLES)
+        return Exists(projects.filter(pk__in=mine.values("project")))
     return Exists(Membership.objects.filter(user_id=user.pk or 0, project=OuterRef(path), role__in=_MEMBER_ROLES))
 
 
@@ -91,8 +151,7 @@ def read_changeable_projects(user: AnyUser) -> Mapping[str, bool] | None:
     """
     if user.is_superuser:
         return None
-    rows = _ROLES_QUERY.fetch(user=user.pk or 0)
-    return {row["project"]: row["role"] in _MEMBER_ROLES for row in rows}
+    return {project: role in _MEMBER_ROLES for project, role in list_roles(user).items()}
 
 
 def make_usage_check(user: AnyUser) -> Callable[[str | None], bool]:
@@ -100,8 +159,7 @@ def make_usage_check(user: AnyUser) -> Callable[[str | None], bool]:
     row without a project) it tells whether the user is that in any project."""
     if user.is_superuser:
         return lambda project: True
-    rows = Membership.objects.filter(user_id=user.pk or 0, role__in=_MEMBER_ROLES)
-    mine = set(rows.values_list("project_id", flat=True))
+    mine = {project for project, role in list_roles(user).items() if role in _MEMBER_ROLES}
     return lambda project: bool(mine) if project is None else project in mine
 
 
@@ -152,8 +210,9 @@ def choose_project(user: User, project_id: str | None) -> str:
             raise ApiError(400, "PROJECT_UNKNOWN", "projectId", project=project_id)
         require_role(user, project_id, Role.MEMBER)
         return project_id
-    mine = Membership.objects.filter(user=user, role__in=[Role.MEMBER, Role.MAINTAINER])
-    rows = Project.objects.all() if user.is_superuser else Project.objects.filter(pk__in=mine.values("project"))
+    rows = Project.objects.all()
+    if not user.is_superuser:
+        rows = rows.filter(pk__in=select_projects(user, Role.MEMBER))
     known = list(rows.order_by("name").values_list("pk", flat=True)[:20])
     if len(known) != 1:
         raise ApiError(400, "PROJECT_REQUIRED", "projectId", allowed=", ".join(known) or "–")

@@ -12,6 +12,7 @@ def record_event(
 ) -> None:
     """Store one event. `action` is `<thing>.<verb>`, `target` the id of what was acted on, `data` the details. `actor`
     None means the platform itself. Never put a secret in `data`."""
+    rights = getattr(actor, "token_rights", None)
     AuditEvent.objects.create(
         actor_id=actor.pk if actor else None,
         project_id=project.pk if isinstance(project, Project) else project,
@@ -19,4 +20,7 @@ def record_event(
         target=target,
         data=data,
         request_id=request_id.get_request_id(),
+        token=rights.token if rights else "",
+        token_name=rights.name if rights else "",
+        address=request_id.get_client_address(),
     )

@@ -7,11 +7,23 @@ from django.contrib.auth.models import AbstractUser
 from django.db import models
 from knox.models import AbstractAuthToken
 
+from apps.accounts.scopes import TokenRights
 from apps.common.ids import new_id
 
 
 class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no types
-    """A person. `is_superuser` is the platform's administrator and stands above every project role."""
+    """A person, or a service account: `service_project` is then the project that it belongs to. `is_superuser` is the
+    platform's administrator and stands above every project role.
+
+    `token_rights`: in a request that was authenticated by a token, what the token leaves of the user's rights. Not
+    stored. Such an instance must not be saved: an administrator's narrow token has `is_superuser` False.
+    """
+
+    token_rights: TokenRights | None = None
+
+    service_project = models.ForeignKey(
+        "Project", on_delete=models.SET_NULL, null=True, blank=True, related_name="service_accounts"
+    )
 
 
 class Project(models.Model):
@@ -37,12 +49,22 @@ class Role(models.TextChoices):
     MAINTAINER = "maintainer"
 
 
+class MembershipSource(models.TextChoices):
+    """Where a role comes from: given by a person, or by a rule over the groups of an identity provider."""
+
+    PERSON = "person"
+    RULE = "rule"
+
+
 class Membership(models.Model):
     GOES_WITH_PROJECT = True
 
     project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=20, choices=Role, default=Role.MEMBER)
+    source = models.CharField(
+        max_length=20, choices=MembershipSource, default=MembershipSource.PERSON, db_default=MembershipSource.PERSON
+    )
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["project", "user"], name="one_role_per_project")]
@@ -68,9 +90,15 @@ class Secret(models.Model):
 
 class ApiToken(AbstractAuthToken):
     """A named token that can be revoked. Only its hash is stored; the token itself is shown once, when it is
-    created."""
+    created. `scopes`, `projects`, `tasks`: lists that narrow its rights (`apps.accounts.scopes`); None does not."""
 
     name = models.CharField(max_length=100, default="", blank=True)
+    scopes = models.JSONField(null=True)
+    projects = models.JSONField(null=True)
+    tasks = models.JSONField(null=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    last_used_at = models.DateTimeField(null=True)
+    last_used_from = models.CharField(max_length=64, default="", db_default="")
 
     class Meta(AbstractAuthToken.Meta):
         abstract = False
@@ -99,7 +127,8 @@ class SignInLink(models.Model):
 
 
 class AuditEvent(models.Model):
-    """An action, who did it and in which request. Rows are only added."""
+    """An action, who did it and in which request. `token`, `token_name`: the token that the request came with;
+    `address`: where it came from. Rows are only added."""
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
@@ -108,3 +137,6 @@ class AuditEvent(models.Model):
     target = models.CharField(max_length=120)
     data = models.JSONField(default=dict)
     request_id = models.CharField(max_length=64, default="")
+    token = models.CharField(max_length=16, default="", db_default="")
+    token_name = models.CharField(max_length=100, default="", db_default="")
+    address = models.CharField(max_length=64, default="", db_default="")

@@ -36,6 +36,12 @@ def list_projects(user: User) -> QuerySet[Project, Any]:
     rows = Project.objects.filter(memberships__user=user)
     if user.is_superuser:
         role, rows = Value(str(Role.MAINTAINER)), Project.objects.all()
+    elif user.token_rights and user.token_rights.projects is not None:
+        narrowed = access.filter_visible(Project.objects.all(), user, "pk")
+        if user.token_rights.administrator:
+            role, rows = Value(str(Role.MAINTAINER)), narrowed
+        else:
+            rows = rows.filter(pk__in=narrowed.values("pk"))
     return rows.values("id", "name", "warm", role=role, createdAt=F("created_at"))
 
 
@@ -51,8 +57,7 @@ def list_audit_events(user: User, project: str | None) -> QuerySet[AuditEvent, A
         access.require_role(user, project, Role.MAINTAINER)
         rows = rows.filter(project=project)
     elif not user.is_superuser:
-        mine = Membership.objects.filter(user=user, role=Role.MAINTAINER).values("project")
-        rows = rows.filter(project__in=mine)
+        rows = rows.filter(project__in=access.select_projects(user, Role.MAINTAINER))
     return rows.values(
         "id",
         "at",

@@ -166,8 +166,8 @@ def find_obstacle(name: str, status: str, cordoned: bool) -> Problem | None:
 
 _NAMED_QUERY = CompiledInstances(
     DevEnvironment,
-    lambda is_superuser, /, user=0, **among: (
-        list_visible_environments(access.UserRights(user, is_superuser)).filter(pk__in=list(among.values()))
+    lambda rights, /, user=0, **among: (
+        list_visible_environments(rights.with_key(user)).filter(pk__in=list(among.values()))
     ),
     "zone", "cluster", "project",
 )  # fmt: skip
@@ -179,7 +179,10 @@ def select_environments(user: User, ids: Sequence[str], field: str) -> tuple[lis
     if not ids:
         return [], []
     among = make_key_parameters(ids)
-    known = {row.pk: row for row in _NAMED_QUERY.fetch(user.is_superuser, **access.build_user_params(user), **among)}
+    known = {
+        row.pk: row
+        for row in _NAMED_QUERY.fetch(access.get_query_shape(user), **access.build_user_params(user), **among)
+    }
     found, problems = [], []
     for index, key in enumerate(ids):
         if key in ids[:index]:

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit
-from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.models import Project, Role, User
 from apps.code import store
 from apps.code.models import Blob, Snapshot
 from apps.common.bounds import MAX_SNAPSHOTS
@@ -35,8 +35,8 @@ def get_upload_project(user: User, project_id: str | None) -> Project:
     if project_id:
         access.require_role(user, project_id, Role.MEMBER)
         return access.get_project(user, project_id)
-    mine = Membership.objects.filter(user=user).exclude(role=Role.VIEWER).select_related("project").order_by("project")
-    found = [one.project for one in mine] or list(Project.objects.all() if user.is_superuser else ())
+    found = list(Project.objects.filter(pk__in=access.select_projects(user, Role.MEMBER)).order_by("pk"))
+    found = found or list(Project.objects.all() if user.is_superuser else ())
     if len(found) != 1:
         raise ApiError(400, "CODE_PROJECT_NEEDED", "project", projects=", ".join(one.pk for one in found) or "–")
     return found[0]

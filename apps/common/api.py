@@ -9,12 +9,12 @@
         token = serializers.CharField()
 
     class Tokens(APIView):
-        @operation("listTokens", query=PageQuery, page=TokenItem)
+        @operation("listTokens", scope="tokens:read", query=PageQuery, page=TokenItem)
         def get(self, request: Request, query: Query) -> Data:
             "Your tokens."
             return page(selectors.tokens(request.user), query)
 
-        @operation("createToken", body=TokenCreateRequest, data=TokenCreated, status=201)
+        @operation("createToken", scope="tokens:write", body=TokenCreateRequest, data=TokenCreated, status=201)
         def post(self, request: Request, body: Body) -> Data:
             "A new token, shown this once."
             return services.create_token(request.user, **body)
@@ -90,6 +90,7 @@ def make_response(data: Any, *, status: int = 200, message: str = "OK", **params
 def operation(
     name: str,
     *,
+    scope: str,
     query: Shape | None = None,
     body: Shape | type[Struct] | None = None,
     partial: bool = False,
@@ -106,7 +107,8 @@ def operation(
 ) -> Callable[[Callable[..., Data]], Callable[..., HttpResponseBase]]:
     """Decorate a view's method: parse its request and document it in OpenAPI; see the module's docstring.
 
-    `name` is the operation's id in OpenAPI; `data` one object (with `nullable`: or null) or `page` a page of them;
+    `name` is the operation's id in OpenAPI; `scope` the right that a token needs for it (`apps.accounts.scopes`), which
+    the document states as `x-scope`; `data` one object (with `nullable`: or null) or `page` a page of them;
     `request_media` the type of a body that is not JSON, which the view's parser reads; `media` the type of an answer
     that is not JSON, `other_media` one that it may have besides; `partial` is for PATCH. With `collects_problems`, and
     for a body that is a msgspec struct, the method also gets `wrong`: the problems with the body's shape, whose fields
@@ -132,6 +134,7 @@ def operation(
         if is_struct(body)
         else body,
         responses={**documented, "default": ErrorEnvelope},
+        extensions={"x-scope": scope},
     )
 
     def decorate(method: Callable[..., Data]) -> Callable[..., HttpResponseBase]:
@@ -155,6 +158,7 @@ def operation(
                 return found
             return make_response(found, status=status, message=message)
 
+        endpoint.scope = scope  # type: ignore[attr-defined]
         return document(endpoint)
 
     return decorate

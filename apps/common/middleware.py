@@ -37,6 +37,7 @@ def RequestIdMiddleware(  # noqa: N802 - named as Django's own are
 
         async def amiddleware(request: HttpRequest) -> HttpResponse:
             value = request_id.set_request_id(request.headers.get(REQUEST_ID_HEADER))
+            request_id.set_client_address(request.META.get("REMOTE_ADDR") or "")
             response = await get_response(request)
             response.headers[REQUEST_ID_HEADER] = value
             return response
@@ -45,6 +46,7 @@ def RequestIdMiddleware(  # noqa: N802 - named as Django's own are
 
     def middleware(request: HttpRequest) -> HttpResponse:
         value = request_id.set_request_id(request.headers.get(REQUEST_ID_HEADER))
+        request_id.set_client_address(request.META.get("REMOTE_ADDR") or "")
         response = get_response(request)
         response.headers[REQUEST_ID_HEADER] = value  # type: ignore[union-attr]
         return response  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""The id that connects an answer, its log lines and its audit events."""
+"""The id that connects an answer, its log lines and its audit events, and the address that a request came from."""
 
 import logging
 import re
@@ -6,6 +6,7 @@ import secrets
 from contextvars import ContextVar
 
 _current: ContextVar[str] = ContextVar("request_id", default="")
+_address: ContextVar[str] = ContextVar("client_address", default="")
 _SAFE = re.compile(r"[A-Za-z0-9._-]{8,64}")
 
 
@@ -19,6 +20,16 @@ def set_request_id(offered: str | None) -> str:
     value = offered if offered and _SAFE.fullmatch(offered) else secrets.token_hex(8)
     _current.set(value)
     return value
+
+
+def get_client_address() -> str:
+    """Return the address that the current request came from; empty outside of one."""
+    return _address.get()
+
+
+def set_client_address(address: str) -> None:
+    """Set the address that the current request came from."""
+    _address.set(address[:64])
 
 
 class RequestIdFilter(logging.Filter):

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from apps.accounts import access
-from apps.accounts.models import Membership, User
+from apps.accounts.models import User
 from apps.runs.models import Run, RunTag, RunView
 from apps.training.public import Task, TaskKind
 
@@ -26,8 +26,7 @@ def list_visible_tasks(user: User, keys: Iterable[str]) -> set[str]:
 
 def query_views(user: User) -> QuerySet[RunView]:
     """Return the user's own views and those of the user's projects."""
-    projects = Membership.objects.filter(user=user).values("project")
-    shared = Q(project__isnull=False) if user.is_superuser else Q(project__in=projects)
+    shared = Q(project__isnull=False) if user.is_superuser else Q(project__in=access.select_projects(user))
     return RunView.objects.filter(Q(user=user) | shared)
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from apps.accounts.models import Membership, User
+from apps.accounts import access
+from apps.accounts.models import User
 from apps.clusters.selectors import list_visible_environments
 from apps.common.clock import now
 from apps.scheduling.models import Reservation
@@ -17,9 +18,9 @@ def list_visible_reservations(user: User) -> QuerySet[Reservation]:
     rows = Reservation.objects.select_related("project", "created_by").prefetch_related("environments")
     if user.is_superuser:
         return rows
-    mine = Membership.objects.filter(user=user).values("project")
     return rows.filter(
-        Q(project__in=mine) | Exists(list_visible_environments(user).filter(reservations=OuterRef("pk")))
+        Q(project__in=access.select_projects(user))
+        | Exists(list_visible_environments(user).filter(reservations=OuterRef("pk")))
     )
 
 
@@ -39,7 +40,7 @@ def list_reservations(user: User, query: Mapping[str, Any]) -> QuerySet[Reservat
 def make_serializer(user: User) -> Callable[[Reservation], dict[str, Any]]:
     """Return the function that makes the API's shape of a reservation. Of a project that the user is not in, it shows
     only the time."""
-    mine = set(Membership.objects.filter(user=user).values_list("project", flat=True))
+    mine = set(access.list_roles(user))
     maintained = reservations.list_maintained_projects(user)
     seen = None if user.is_superuser else set(list_visible_environments(user).values_list("pk", flat=True))
 

@@ -15,6 +15,7 @@ from django.test import Client
 from apps.accounts.models import ApiToken, Membership, Project, Role, User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
 from apps.clusters.models import Cluster, DevEnvironment
+from apps.common.clock import now
 from server import demo
 
 BASE = "/api/v1"
@@ -59,7 +60,7 @@ class Api:
     def __post_init__(self) -> None:
         self.client = Client(raise_request_exception=False)
         if self.user:
-            _, self.token = ApiToken.objects.create(user=self.user, expiry=None, name="tests")
+            _, self.token = ApiToken.objects.create(user=self.user, expiry=None, name="tests", last_used_at=now())
 
     def get(self, path: str, **query: Any) -> Answer:
         return self._send("GET", path, query=query)

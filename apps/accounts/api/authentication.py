@@ -1,8 +1,12 @@
 """API authentication: a token in the Authorization header, or the console's session cookie."""
 
+import logging
+from datetime import timedelta
+
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
+from django.db import DatabaseError
 from django.http import HttpRequest
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from knox.auth import TokenAuthentication
@@ -12,9 +16,17 @@ from rest_framework.exceptions import APIException, AuthenticationFailed, Permis
 from rest_framework.request import Request
 
 from apps.accounts.models import ApiToken, User
+from apps.accounts.scopes import TokenRights
+from apps.accounts.selectors import TOKEN_ID_LENGTH
+from apps.common import request_id
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.sql import CompiledInstances
+
+log = logging.getLogger(__name__)
+
+USE_INTERVAL = timedelta(minutes=1)
+"""How exactly a token's last use is known: it is not written for each request."""
 
 _TOKENS = CompiledInstances(ApiToken, lambda digest: ApiToken.objects.filter(digest=digest), "user")
 
@@ -27,7 +39,32 @@ class BearerAuthentication(TokenAuthentication):
         found = _TOKENS.first(digest=hash_token(token.decode("latin-1")))
         if found is None or (found.expiry and found.expiry <= now()) or not found.user.is_active:
             raise AuthenticationFailed
+        _note_use(found)
+        limit_user(found.user, found)
         return found.user, found
+
+
+def limit_user(user: User, token: ApiToken) -> None:
+    """Give the instance `user` the rights that the token leaves of its user's. It must not be saved any more."""
+    rights = TokenRights(
+        token.digest[:TOKEN_ID_LENGTH],
+        token.name,
+        *(None if some is None else frozenset(some) for some in (token.scopes, token.projects, token.tasks)),
+        administrator=user.is_superuser,
+    )
+    if rights.projects is not None:
+        user.is_superuser = user.is_staff = False
+    user.token_rights = rights
+
+
+def _note_use(token: ApiToken) -> None:
+    moment = now()
+    if token.last_used_at and moment - token.last_used_at < USE_INTERVAL:
+        return
+    try:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=moment, last_used_from=request_id.get_client_address())
+    except DatabaseError as error:  # it can be read, and for now not written: no reason to refuse a request
+        log.warning("the last use of a token is not written: %s", error)
 
 
 class CookieAuthentication(SessionAuthentication):

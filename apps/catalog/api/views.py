@@ -9,33 +9,39 @@ from apps.common.errors import ApiError
 
 
 class DatasetsView(APIView):
-    @operation("listDatasets", query=shapes.CatalogQuery, page=shapes.DatasetItem)
+    @operation("listDatasets", scope="data:read", query=shapes.CatalogQuery, page=shapes.DatasetItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the datasets that your projects may use, with their versions."""
         return paginate_rows(selectors.list_datasets(request.user, query), query, selectors.serialize_dataset)
 
-    @operation("addDataset", body=shapes.DatasetCreateRequest, data=shapes.DatasetItem, status=201)
+    @operation("addDataset", scope="data:write", body=shapes.DatasetCreateRequest, data=shapes.DatasetItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Add a dataset from a path on the server (maintainer; administrator for one that belongs to no project)."""
         return _serialize_dataset(request, services.add_dataset(request.user, **body).pk)
 
 
 class DatasetView(APIView):
-    @operation("getDataset", data=shapes.DatasetItem)
+    @operation("getDataset", scope="data:read", data=shapes.DatasetItem)
     def get(self, request: Request, dataset_id: str) -> Data:
         """Return one dataset with its versions."""
         return _serialize_dataset(request, dataset_id)
 
 
 class VersionsView(APIView):
-    @operation("listDatasetVersions", query=shapes.VersionQuery, page=shapes.DatasetVersionItem)
+    @operation("listDatasetVersions", scope="data:read", query=shapes.VersionQuery, page=shapes.DatasetVersionItem)
     def get(self, request: Request, dataset_id: str, query: Query) -> Data:
         """List the versions of a dataset."""
         dataset = access.get_object(Dataset.objects.all(), request.user, dataset_id, shared=True)
         versions = dataset.versions.filter(name__icontains=query["search"])
         return paginate_rows(versions, query, selectors.serialize_version)
 
-    @operation("addDatasetVersion", body=shapes.VersionCreateRequest, data=shapes.DatasetVersionItem, status=201)
+    @operation(
+        "addDatasetVersion",
+        scope="data:write",
+        body=shapes.VersionCreateRequest,
+        data=shapes.DatasetVersionItem,
+        status=201,
+    )
     def post(self, request: Request, dataset_id: str, body: Body) -> Data:
         """Add a version of a dataset from a path on the server (maintainer). 409 where the version's name is taken."""
         dataset = access.get_object(Dataset.objects.all(), request.user, dataset_id, shared=True)
@@ -43,12 +49,12 @@ class VersionsView(APIView):
 
 
 class ModelsView(APIView):
-    @operation("listModels", query=shapes.CatalogQuery, page=shapes.ModelItem)
+    @operation("listModels", scope="data:read", query=shapes.CatalogQuery, page=shapes.ModelItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the models that your projects may train."""
         return paginate_rows(selectors.list_models(request.user, query), query)
 
-    @operation("addModel", body=shapes.ModelCreateRequest, data=shapes.ModelItem, status=201)
+    @operation("addModel", scope="data:write", body=shapes.ModelCreateRequest, data=shapes.ModelItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Add a model: a recipe with default options (maintainer; administrator for one that belongs to no project)."""
         model = services.add_model(request.user, **body)

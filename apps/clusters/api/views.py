@@ -8,52 +8,58 @@ from apps.common.errors import ApiError
 
 
 class EnvironmentSummaryView(APIView):
-    @operation("summariseEnvironments", body=shapes.SummaryRequest, data=shapes.EnvironmentSummary)
+    @operation(
+        "summariseEnvironments", scope="environments:read", body=shapes.SummaryRequest, data=shapes.EnvironmentSummary
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Return totals of the selected environments and remarks about the selection. Stores nothing."""
         return services.summarize_environments(request.user, **body)
 
 
 class ZonesView(APIView):
-    @operation("listZones", query=shapes.ZoneQuery, page=shapes.ZoneItem)
+    @operation("listZones", scope="any", query=shapes.ZoneQuery, page=shapes.ZoneItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the availability zones, with the environments in them that you may use."""
         return paginate_rows(selectors.list_zones(request.user).filter(name__icontains=query["search"]), query)
 
 
 class ClustersView(APIView):
-    @operation("listClusters", query=shapes.ClusterQuery, page=shapes.ClusterItem)
+    @operation("listClusters", scope="clusters:read", query=shapes.ClusterQuery, page=shapes.ClusterItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the clusters on which training runs."""
         rows = selectors.list_clusters(request.user).filter(name__icontains=query["search"])
         return paginate_rows(rows, query, selectors.serialize_cluster)
 
-    @operation("createCluster", body=shapes.ClusterCreateRequest, data=shapes.ClusterItem, status=201)
+    @operation(
+        "createCluster", scope="clusters:write", body=shapes.ClusterCreateRequest, data=shapes.ClusterItem, status=201
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Add a cluster (administrator). 409 where the name is taken."""
         return _serialize_cluster(request, services.create_cluster(request.user, **body).pk)
 
 
 class ClusterView(APIView):
-    @operation("getCluster", data=shapes.ClusterItem)
+    @operation("getCluster", scope="clusters:read", data=shapes.ClusterItem)
     def get(self, request: Request, cluster_id: str) -> Data:
         """Return one cluster."""
         return _serialize_cluster(request, cluster_id)
 
-    @operation("changeCluster", body=shapes.ClusterChangeRequest, partial=True, data=shapes.ClusterItem)
+    @operation(
+        "changeCluster", scope="clusters:write", body=shapes.ClusterChangeRequest, partial=True, data=shapes.ClusterItem
+    )
     def patch(self, request: Request, cluster_id: str, body: Body) -> Data:
         """Change a cluster's name or how it is reached (administrator). 409 where the name is taken."""
         services.change_cluster(request.user, _get_cluster(cluster_id), body)
         return _serialize_cluster(request, cluster_id)
 
-    @operation("deleteCluster")
+    @operation("deleteCluster", scope="clusters:write")
     def delete(self, request: Request, cluster_id: str) -> None:
         """Delete a cluster (administrator). 409 while it has a task or an environment that was registered by hand."""
         services.delete_cluster(request.user, _get_cluster(cluster_id))
 
 
 class ClusterCheckView(APIView):
-    @operation("checkCluster", data=shapes.ClusterReport)
+    @operation("checkCluster", scope="clusters:write", data=shapes.ClusterReport)
     def post(self, request: Request, cluster_id: str) -> Data:
         """Check whether training can run on a cluster, and return what to do where it cannot (administrator)."""
         return selectors.serialize_report(services.check_cluster(request.user, _get_cluster(cluster_id)))

@@ -19,26 +19,32 @@ STREAM = "application/octet-stream"
 
 
 class LimitsView(APIView):
-    @operation("getCodeLimits", data=serializers.CodeLimits)
+    @operation("getCodeLimits", scope="any", data=serializers.CodeLimits)
     def get(self, request: Request) -> Data:
         """Return how much a snapshot may contain: bytes, bytes of a file, and files."""
         return uploads.get_limits()
 
 
 class SnapshotsView(APIView):
-    @operation("listSnapshots", query=serializers.SnapshotQuery, page=serializers.SnapshotItem)
+    @operation("listSnapshots", scope="code:read", query=serializers.SnapshotQuery, page=serializers.SnapshotItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the code snapshots of your projects, newest first."""
         return paginate_rows(selectors.list_snapshots(request.user, query), query, selectors.serialize_snapshot)
 
 
 class SnapshotView(APIView):
-    @operation("getSnapshot", data=serializers.SnapshotItem)
+    @operation("getSnapshot", scope="code:read", data=serializers.SnapshotItem)
     def get(self, request: Request, snapshot_id: str) -> Data:
         """Return one snapshot, by its id or the first characters of it."""
         return selectors.serialize_snapshot(selectors.get_snapshot(request.user, snapshot_id))
 
-    @operation("putSnapshot", query=serializers.ProjectQuery, request_media=STREAM, data=serializers.SnapshotMissing)
+    @operation(
+        "putSnapshot",
+        scope="code:write",
+        query=serializers.ProjectQuery,
+        request_media=STREAM,
+        data=serializers.SnapshotMissing,
+    )
     def put(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """Store a manifest; the snapshot's id is the manifest's SHA-256. Returns which contents the project does not
         have yet. 413 above a limit."""
@@ -48,7 +54,11 @@ class SnapshotView(APIView):
 
 class SnapshotBlobsView(APIView):
     @operation(
-        "putSnapshotBlobs", query=serializers.ProjectQuery, request_media=STREAM, data=serializers.SnapshotStored
+        "putSnapshotBlobs",
+        scope="code:write",
+        query=serializers.ProjectQuery,
+        request_media=STREAM,
+        data=serializers.SnapshotStored,
     )
     def put(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """Store contents, as many as fit into a request: for each a line `<sha256> <size>` followed by its bytes."""
@@ -56,7 +66,9 @@ class SnapshotBlobsView(APIView):
 
 
 class SnapshotFinishView(APIView):
-    @operation("finishSnapshot", body=serializers.SnapshotFinishRequest, data=serializers.SnapshotItem)
+    @operation(
+        "finishSnapshot", scope="code:write", body=serializers.SnapshotFinishRequest, data=serializers.SnapshotItem
+    )
     def post(self, request: Request, snapshot_id: str, body: Body) -> Data:
         """Finish a snapshot whose contents have all been sent; 409 where some are missing. Repeating the request
         changes nothing."""
@@ -66,28 +78,28 @@ class SnapshotFinishView(APIView):
 
 
 class SnapshotTreeView(APIView):
-    @operation("listSnapshotTree", query=serializers.PathQuery, data=serializers.SnapshotTree)
+    @operation("listSnapshotTree", scope="code:read", query=serializers.PathQuery, data=serializers.SnapshotTree)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """List one folder of a snapshot."""
         return {"items": selectors.list_folder(selectors.get_snapshot(request.user, snapshot_id).digest, query["path"])}
 
 
 class SnapshotFileView(APIView):
-    @operation("getSnapshotFile", query=serializers.FileQuery, data=serializers.SnapshotFile)
+    @operation("getSnapshotFile", scope="code:read", query=serializers.FileQuery, data=serializers.SnapshotFile)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """Return one file of a snapshot; its content only where it is text."""
         return selectors.serialize_file(selectors.get_snapshot(request.user, snapshot_id).digest, query["path"])
 
 
 class SnapshotPatchView(APIView):
-    @operation("getSnapshotPatch", data=serializers.SnapshotPatch)
+    @operation("getSnapshotPatch", scope="code:read", data=serializers.SnapshotPatch)
     def get(self, request: Request, snapshot_id: str) -> Data:
         """Return how the snapshot differed from its Git commit when it was sent."""
         return {"patch": selectors.get_snapshot(request.user, snapshot_id).patch}
 
 
 class SnapshotDiffView(APIView):
-    @operation("diffSnapshots", query=serializers.DiffQuery, data=serializers.SnapshotDiff)
+    @operation("diffSnapshots", scope="code:read", query=serializers.DiffQuery, data=serializers.SnapshotDiff)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """Return what changed between another snapshot and this one."""
         after, before = (selectors.get_snapshot(request.user, key).digest for key in (snapshot_id, query["before"]))
@@ -95,7 +107,7 @@ class SnapshotDiffView(APIView):
 
 
 class SnapshotManifestView(APIView):
-    @operation("getSnapshotManifest", media=STREAM)
+    @operation("getSnapshotManifest", scope="code:read", media=STREAM)
     def get(self, request: Request, snapshot_id: str) -> Data:
         """Return the manifest, the bytes whose SHA-256 is the snapshot's id: path, mode, size and SHA-256 of each file,
         as JSON."""
@@ -104,7 +116,7 @@ class SnapshotManifestView(APIView):
 
 
 class SnapshotArchiveView(APIView):
-    @operation("getSnapshotArchive", media=STREAM)
+    @operation("getSnapshotArchive", scope="code:read", media=STREAM)
     def get(self, request: Request, snapshot_id: str) -> Data:
         """Return the whole snapshot as a tar archive."""
         row = selectors.get_snapshot(request.user, snapshot_id)
@@ -117,7 +129,7 @@ class SnapshotArchiveView(APIView):
 
 
 class FetchesView(APIView):
-    @operation("fetchCode", body=serializers.FetchRequest, data=serializers.FetchItem, status=201)
+    @operation("fetchCode", scope="code:write", body=serializers.FetchRequest, data=serializers.FetchItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Start fetching a revision of a Git repository into a snapshot."""
         asked = {name: value for name, value in body["git"].items() if value}
@@ -128,7 +140,7 @@ class FetchesView(APIView):
 
 
 class FetchView(APIView):
-    @operation("getCodeFetch", data=serializers.FetchItem)
+    @operation("getCodeFetch", scope="code:read", data=serializers.FetchItem)
     def get(self, request: Request, fetch_id: str) -> Data:
         """Return the progress of fetching from Git."""
         rows = Fetch.objects.select_related("snapshot")

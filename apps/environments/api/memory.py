@@ -46,7 +46,7 @@ class EnvironmentMemory(EnvironmentInUse):
 
 
 class MemoryView(APIView):
-    @operation("getEnvironmentMemory", data=EnvironmentMemory)
+    @operation("getEnvironmentMemory", scope="environments:read", data=EnvironmentMemory)
     def get(self, request: Request, environment_id: str) -> Data:
         """Return which processes hold memory in the environment, and how much of its GPUs' memory is free. Returns at
         once what is known; `looking` is true while the environment is being asked for the rest."""
@@ -57,14 +57,14 @@ class MemoryView(APIView):
 
 
 class KernelEndView(APIView):
-    @operation("endKernel")
+    @operation("endKernel", scope="environments:open")
     def post(self, request: Request, environment_id: str, kernel_id: str) -> None:
         """End a kernel in one of your own environments; what it has in memory is lost (member)."""
         memory.end_kernel(request.user, _get_environment(request, environment_id), kernel_id)
 
 
 class AskOwnerView(APIView):
-    @operation("askOwner")
+    @operation("askOwner", scope="environments:write")
     def post(self, request: Request, environment_id: str) -> None:
         """Notify the environment's owner that you would like to train there, and what holds its memory (member)."""
         memory.ask_owner(request.user, _get_environment(request, environment_id))

@@ -118,7 +118,7 @@ class PackageInstallations(serializers.Serializer):
 
 
 class PackagesView(APIView):
-    @operation("compareEnvironmentPackages", query=PackagesQuery, data=PackagesCompared)
+    @operation("compareEnvironmentPackages", scope="environments:read", query=PackagesQuery, data=PackagesCompared)
     def get(self, request: Request, query: Query) -> Data:
         """Return where environments differ in Python, torch, CUDA, NCCL and packages. Returns at once what is known;
         `looking` is true while environments are being asked for the rest."""
@@ -133,7 +133,13 @@ class PackagesView(APIView):
 
 
 class PackagesLevelView(APIView):
-    @operation("levelEnvironmentPackages", body=PackagesLevelRequest, data=PackageInstallations, status=201)
+    @operation(
+        "levelEnvironmentPackages",
+        scope="environments:write",
+        body=PackagesLevelRequest,
+        data=PackageInstallations,
+        status=201,
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Start installing packages in each of the environments (member). Poll the result until it is `over`."""
         together = installation.start_installations(request.user, body["ids"], body["packages"], body["python"])
@@ -141,7 +147,7 @@ class PackagesLevelView(APIView):
 
 
 class PackagesInstallationView(APIView):
-    @operation("getEnvironmentInstallation", data=PackageInstallations)
+    @operation("getEnvironmentInstallation", scope="environments:read", data=PackageInstallations)
     def get(self, request: Request, installation_id: str) -> Data:
         """Return the progress of the installations of one request, with pip's output. It is kept for a week."""
         if len(installation_id) > 40:

@@ -25,7 +25,10 @@ MAX_KEY_LENGTH = 200
 
 class TemplatesView(APIView):
     @operation(
-        "listEnvironmentTemplates", query=serializers.EnvironmentTemplateQuery, page=serializers.EnvironmentTemplate
+        "listEnvironmentTemplates",
+        scope="environments:read",
+        query=serializers.EnvironmentTemplateQuery,
+        page=serializers.EnvironmentTemplate,
     )
     def get(self, request: Request, query: Query) -> Data:
         """List the templates of environments: those of the catalogue and of your projects."""
@@ -35,6 +38,7 @@ class TemplatesView(APIView):
 
     @operation(
         "createEnvironmentTemplate",
+        scope="environments:write",
         body=serializers.EnvironmentTemplateCreateRequest,
         data=serializers.EnvironmentTemplate,
         status=201,
@@ -46,13 +50,14 @@ class TemplatesView(APIView):
 
 
 class TemplateView(APIView):
-    @operation("getEnvironmentTemplate", data=serializers.EnvironmentTemplate)
+    @operation("getEnvironmentTemplate", scope="environments:read", data=serializers.EnvironmentTemplate)
     def get(self, request: Request, template_id: str) -> Data:
         """Return one template."""
         return _serialize_template(request, template_id)
 
     @operation(
         "changeEnvironmentTemplate",
+        scope="environments:write",
         body=serializers.EnvironmentTemplateChangeRequest,
         partial=True,
         data=serializers.EnvironmentTemplate,
@@ -62,21 +67,27 @@ class TemplateView(APIView):
         templates.change_template(request.user, _get_template(request, template_id), body)
         return _serialize_template(request, template_id)
 
-    @operation("deleteEnvironmentTemplate")
+    @operation("deleteEnvironmentTemplate", scope="environments:write")
     def delete(self, request: Request, template_id: str) -> None:
         """Delete a template. Environments that were created from it stay."""
         templates.delete_template(request.user, _get_template(request, template_id))
 
 
 class EnvironmentsView(APIView):
-    @operation("listEnvironments", query=EnvironmentQuery, page=serializers.EnvironmentItem)
+    @operation("listEnvironments", scope="environments:read", query=EnvironmentQuery, page=serializers.EnvironmentItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the dev environments of your projects."""
         found = paginate_rows(clusters.list_environments(request.user, query), query, clusters.serialize_environment)
         presenters.attach_details(request.user, found["items"])
         return found
 
-    @operation("registerEnvironment", body=EnvironmentRegisterRequest, data=serializers.EnvironmentDetail, status=201)
+    @operation(
+        "registerEnvironment",
+        scope="environments:write",
+        body=EnvironmentRegisterRequest,
+        data=serializers.EnvironmentDetail,
+        status=201,
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Register an environment by hand (maintainer). 409 where the name is taken."""
         return _serialize_environment(request, registered.register_environment(request.user, **body).pk)
@@ -85,6 +96,7 @@ class EnvironmentsView(APIView):
 class MakeEnvironmentView(APIView):
     @operation(
         "makeEnvironment",
+        scope="environments:write",
         body=serializers.EnvironmentMakeRequest,
         data=serializers.EnvironmentDetail,
         status=201,
@@ -103,18 +115,24 @@ class MakeEnvironmentView(APIView):
 
 
 class EnvironmentView(APIView):
-    @operation("getEnvironment", data=serializers.EnvironmentDetail)
+    @operation("getEnvironment", scope="environments:read", data=serializers.EnvironmentDetail)
     def get(self, request: Request, environment_id: str) -> Data:
         """Return one dev environment."""
         return _serialize_environment(request, environment_id)
 
-    @operation("changeEnvironment", body=EnvironmentChangeRequest, partial=True, data=serializers.EnvironmentDetail)
+    @operation(
+        "changeEnvironment",
+        scope="environments:write",
+        body=EnvironmentChangeRequest,
+        partial=True,
+        data=serializers.EnvironmentDetail,
+    )
     def patch(self, request: Request, environment_id: str, body: Body) -> Data:
         """Change what is stored about an environment, or put it out of service and back (maintainer)."""
         lifecycle.change_environment(request.user, _get_environment(request, environment_id), body)
         return _serialize_environment(request, environment_id)
 
-    @operation("removeEnvironment", data=serializers.EnvironmentDetail, nullable=True)
+    @operation("removeEnvironment", scope="environments:write", data=serializers.EnvironmentDetail, nullable=True)
     def delete(self, request: Request, environment_id: str) -> Data:
         """Delete an environment: a managed one with its disk (member), of another one what is stored about it
         (maintainer). 409 while a task holds it."""
@@ -123,7 +141,7 @@ class EnvironmentView(APIView):
 
 
 class ProjectWarmView(APIView):
-    @operation("setProjectWarm", body=serializers.ProjectWarmRequest, data=ProjectItem)
+    @operation("setProjectWarm", scope="projects:write", body=serializers.ProjectWarmRequest, data=ProjectItem)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
         """Set whether a process with the training stack imported stands by in each environment of the project that has
         no setting of its own (maintainer)."""
@@ -135,21 +153,21 @@ class ProjectWarmView(APIView):
 
 
 class StartView(APIView):
-    @operation("startEnvironment", data=serializers.EnvironmentDetail)
+    @operation("startEnvironment", scope="environments:write", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
         """Start a managed environment that does not run (member)."""
         return _apply_action(request, environment_id, lifecycle.start_environment)
 
 
 class StopView(APIView):
-    @operation("stopEnvironment", data=serializers.EnvironmentDetail)
+    @operation("stopEnvironment", scope="environments:write", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
         """Stop a managed environment; its disk is kept (member). 409 while a task holds it."""
         return _apply_action(request, environment_id, lifecycle.stop_environment)
 
 
 class RestartView(APIView):
-    @operation("restartEnvironment", data=serializers.EnvironmentDetail)
+    @operation("restartEnvironment", scope="environments:write", data=serializers.EnvironmentDetail)
     def post(self, request: Request, environment_id: str) -> Data:
         """Restart a managed environment with its sizes as they are now; its processes end (member). 409 while a task
         holds it."""
@@ -157,7 +175,12 @@ class RestartView(APIView):
 
 
 class KeepView(APIView):
-    @operation("keepEnvironment", body=serializers.EnvironmentKeepRequest, data=serializers.EnvironmentDetail)
+    @operation(
+        "keepEnvironment",
+        scope="environments:write",
+        body=serializers.EnvironmentKeepRequest,
+        data=serializers.EnvironmentDetail,
+    )
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """Keep a managed environment from stopping when idle, for a number of hours (member)."""
         return _apply_action(
@@ -166,7 +189,12 @@ class KeepView(APIView):
 
 
 class ResizeView(APIView):
-    @operation("resizeEnvironment", body=serializers.EnvironmentResizeRequest, data=serializers.EnvironmentDetail)
+    @operation(
+        "resizeEnvironment",
+        scope="environments:write",
+        body=serializers.EnvironmentResizeRequest,
+        data=serializers.EnvironmentDetail,
+    )
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """Change the sizes of a managed environment from its next start on (member)."""
         return _apply_action(request, environment_id, lambda user, one: lifecycle.resize_environment(user, one, body))
@@ -174,7 +202,11 @@ class ResizeView(APIView):
 
 class CloneView(APIView):
     @operation(
-        "cloneEnvironment", body=serializers.EnvironmentCloneRequest, data=serializers.EnvironmentDetail, status=201
+        "cloneEnvironment",
+        scope="environments:write",
+        body=serializers.EnvironmentCloneRequest,
+        data=serializers.EnvironmentDetail,
+        status=201,
     )
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """Create another environment with the same settings and an empty disk (member)."""
@@ -183,7 +215,12 @@ class CloneView(APIView):
 
 
 class LogsView(APIView):
-    @operation("getEnvironmentLogs", query=serializers.EnvironmentLogsQuery, data=serializers.EnvironmentLogs)
+    @operation(
+        "getEnvironmentLogs",
+        scope="environments:read",
+        query=serializers.EnvironmentLogsQuery,
+        data=serializers.EnvironmentLogs,
+    )
     def get(self, request: Request, environment_id: str, query: Query) -> Data:
         """Return the output of the environment's newest run."""
         environment = _get_environment(request, environment_id)
@@ -192,7 +229,7 @@ class LogsView(APIView):
 
 
 class LifeView(APIView):
-    @operation("getEnvironmentLife", data=serializers.EnvironmentLife)
+    @operation("getEnvironmentLife", scope="environments:read", data=serializers.EnvironmentLife)
     def get(self, request: Request, environment_id: str) -> Data:
         """List the events of an environment, and how each of its runs ended."""
         return presenters.serialize_life(_get_environment(request, environment_id).pk)

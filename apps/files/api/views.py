@@ -30,14 +30,14 @@ def _get_project(request: Request, project_id: str) -> Project:
 
 
 class FilesView(APIView):
-    @operation("listFiles", query=serializers.FileQuery, page=serializers.FileItem)
+    @operation("listFiles", scope="files:read", query=serializers.FileQuery, page=serializers.FileItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """List a folder, folders first; with `search` everything below it."""
         project = _get_project(request, project_id)
         rows = selectors.list_files(project, paths.normalize_path(query["path"], root=True), query["search"])
         return paginate_rows(rows, {**query, "ordering": ["-folder", *query["ordering"]]}, selectors.serialize_file)
 
-    @operation("deleteFile", query=serializers.FileDeleteQuery)
+    @operation("deleteFile", scope="files:write", query=serializers.FileDeleteQuery)
     def delete(self, request: Request, project_id: str, query: Query) -> None:
         """Delete a file or folder (members their own, maintainers anybody's). 409 where a folder is not empty or a file
         is in use."""
@@ -47,21 +47,26 @@ class FilesView(APIView):
 
 
 class FileUseView(APIView):
-    @operation("getFileUse", data=serializers.FileUse)
+    @operation("getFileUse", scope="files:read", data=serializers.FileUse)
     def get(self, request: Request, project_id: str) -> Data:
         """Return how much the project stores, how much it may store, and at which path its ranks see the files."""
         return selectors.serialize_usage(_get_project(request, project_id))
 
 
 class LibraryCacheView(APIView):
-    @operation("getLibraryCache", data=serializers.LibraryCache)
+    @operation("getLibraryCache", scope="files:read", data=serializers.LibraryCache)
     def get(self, request: Request, project_id: str) -> Data:
         """Return the size of what libraries of the project's tasks keep in its cache, and its largest parts."""
         return selectors.serialize_cache(request.user, _get_project(request, project_id))
 
 
 class LibraryCacheCleanView(APIView):
-    @operation("cleanLibraryCache", body=serializers.LibraryCacheCleanRequest, data=serializers.LibraryCache)
+    @operation(
+        "cleanLibraryCache",
+        scope="files:write",
+        body=serializers.LibraryCacheCleanRequest,
+        data=serializers.LibraryCache,
+    )
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """Have the cache cleaned soon (maintainer): what was not used for the longest time goes first, and nothing that
         a running task may use."""
@@ -72,7 +77,11 @@ class LibraryCacheCleanView(APIView):
 
 class FileContentView(APIView):
     @operation(
-        "downloadFile", query=serializers.FileKey, media="application/octet-stream", headers=["Range", "If-None-Match"]
+        "downloadFile",
+        scope="files:read",
+        query=serializers.FileKey,
+        media="application/octet-stream",
+        headers=["Range", "If-None-Match"],
     )
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """Return a file's content, or one range of it. Its ETag is its SHA-256."""
@@ -87,7 +96,11 @@ class FileContentView(APIView):
 
 class FileArchiveView(APIView):
     @operation(
-        "downloadFiles", query=serializers.ArchiveQuery, media="application/zip", other_media="application/x-tar"
+        "downloadFiles",
+        scope="files:read",
+        query=serializers.ArchiveQuery,
+        media="application/zip",
+        other_media="application/x-tar",
     )
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """Return a folder with everything in it as one archive (zip or tar), which is made while it is sent."""
@@ -99,7 +112,9 @@ class FileArchiveView(APIView):
 
 
 class FoldersView(APIView):
-    @operation("makeFolder", body=serializers.FolderCreateRequest, data=serializers.FileItem, status=201)
+    @operation(
+        "makeFolder", scope="files:write", body=serializers.FolderCreateRequest, data=serializers.FileItem, status=201
+    )
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """Create a folder and its missing parents (member). Repeating the request changes nothing."""
         return selectors.serialize_file(
@@ -108,7 +123,7 @@ class FoldersView(APIView):
 
 
 class FileMoveView(APIView):
-    @operation("moveFile", body=serializers.FileMoveRequest, data=serializers.FileItem)
+    @operation("moveFile", scope="files:write", body=serializers.FileMoveRequest, data=serializers.FileItem)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """Move or rename a file, or a folder with everything in it (members their own, maintainers anybody's). 409
         where the destination exists."""
@@ -117,13 +132,19 @@ class FileMoveView(APIView):
 
 
 class UploadsView(APIView):
-    @operation("listUploads", query=serializers.UploadQuery, page=serializers.UploadItem)
+    @operation("listUploads", scope="files:read", query=serializers.UploadQuery, page=serializers.UploadItem)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """List uploads that are in progress or have failed: your own; all for a maintainer."""
         rows = selectors.list_uploads(request.user, _get_project(request, project_id))
         return paginate_rows(rows.filter(path__icontains=query["search"]), query, selectors.serialize_upload)
 
-    @operation("beginUpload", body=serializers.UploadCreateRequest, data=serializers.UploadItem, status=201)
+    @operation(
+        "beginUpload",
+        scope="files:write",
+        body=serializers.UploadCreateRequest,
+        data=serializers.UploadItem,
+        status=201,
+    )
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """Start an upload, and return the `offset` from which to send pieces (member). The same path, size and hash
         give the same upload again, and `done` where that content is stored already."""
@@ -131,14 +152,14 @@ class UploadsView(APIView):
 
 
 class UploadView(APIView):
-    @operation("getUpload", data=serializers.UploadItem)
+    @operation("getUpload", scope="files:read", data=serializers.UploadItem)
     def get(self, request: Request, project_id: str, upload_id: str) -> Data:
         """Return the progress of an upload."""
         return selectors.serialize_upload(
             uploads.get_upload(request.user, _get_project(request, project_id), upload_id)
         )
 
-    @operation("cancelUpload")
+    @operation("cancelUpload", scope="files:write")
     def delete(self, request: Request, project_id: str, upload_id: str) -> None:
         """Cancel an upload."""
         uploads.cancel_upload(request.user, _get_project(request, project_id), upload_id)
@@ -148,7 +169,11 @@ class UploadContentView(APIView):
     parser_classes = (PieceParser,)
 
     @operation(
-        "sendPiece", query=serializers.PieceQuery, request_media="application/octet-stream", data=serializers.UploadItem
+        "sendPiece",
+        scope="files:write",
+        query=serializers.PieceQuery,
+        request_media="application/octet-stream",
+        data=serializers.UploadItem,
     )
     def put(self, request: Request, project_id: str, upload_id: str, query: Query) -> Data:
         """Store a piece of the file that begins at byte `offset`, at most 16 MiB. Sending a piece again changes
@@ -161,7 +186,7 @@ class UploadContentView(APIView):
 
 
 class UploadFinishView(APIView):
-    @operation("finishUpload", data=serializers.UploadItem)
+    @operation("finishUpload", scope="files:write", data=serializers.UploadItem)
     def post(self, request: Request, project_id: str, upload_id: str) -> Data:
         """Finish an upload of which all bytes have been sent: its hash is checked, and the whole file appears at its
         path. A large one is `checking` for a while. Repeating the request changes nothing."""

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from django.db.models import Q, QuerySet
 
 from apps.accounts import access
-from apps.accounts.models import Membership, Role, User
+from apps.accounts.models import Role, User
 from apps.common.errors import ApiError
 from apps.notices.models import Owned
 
@@ -16,7 +16,7 @@ ME, PROJECT, PLATFORM = "me", "project", "platform"
 
 def filter_visible(rows: QuerySet[M], user: User) -> QuerySet[M]:
     """Return the rows that the user may see."""
-    mine = Q(user=user) | Q(project__in=Membership.objects.filter(user=user).values("project"))
+    mine = Q(user=user) | Q(project__in=access.select_projects(user))
     if user.is_superuser:
         mine |= Q(user=None)
     return rows.filter(mine)

@@ -9,7 +9,7 @@ from apps.overview.scope import Scope
 
 
 class OverviewView(APIView):
-    @operation("getOverview", query=serializers.OverviewQuery, data=serializers.Overview)
+    @operation("getOverview", scope="usage:read", query=serializers.OverviewQuery, data=serializers.Overview)
     def get(self, request: Request, query: Query) -> Data:
         """Return the state of machines, queue, failures and goodput: of everything for administrators, else of your
         projects and the environments that you may use."""
@@ -17,7 +17,7 @@ class OverviewView(APIView):
 
 
 class AttentionView(APIView):
-    @operation("listAttention", query=serializers.AttentionQuery, data=serializers.Attention)
+    @operation("listAttention", scope="usage:read", query=serializers.AttentionQuery, data=serializers.Attention)
     def get(self, request: Request, query: Query) -> Data:
         """List what needs somebody's attention now, counted by kind, most severe first, each with the page on which to
         act."""

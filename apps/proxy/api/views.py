@@ -19,7 +19,7 @@ class DoorTicket(serializers.Serializer):
 
 
 class DoorsView(APIView):
-    @operation("openDoor", body=DoorRequest, data=DoorTicket, status=201)
+    @operation("openDoor", scope="environments:open", body=DoorRequest, data=DoorTicket, status=201)
     def post(self, request: Request, environment_id: str, body: Body) -> Data:
         """Return an address that opens the environment once, within a minute; its cookies stay valid for as long as
         they are used."""

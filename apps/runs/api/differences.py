@@ -125,7 +125,7 @@ class RunFactsAnswer(serializers.Serializer):
 
 
 class RunDifferencesView(APIView):
-    @operation("getRunDifferences", query=RunDifferencesQuery, data=RunDifferences)
+    @operation("getRunDifferences", scope="runs:read", query=RunDifferencesQuery, data=RunDifferences)
     def get(self, request: Request, query: Query) -> Data:
         """Return what differs between two tasks, the likeliest cause of another result first, and the step at which
         their curves part beyond the noise."""
@@ -133,7 +133,7 @@ class RunDifferencesView(APIView):
 
 
 class RunFactsView(APIView):
-    @operation("getRunFacts", query=RunFactsQuery, data=RunFactsAnswer)
+    @operation("getRunFacts", scope="runs:read", query=RunFactsQuery, data=RunFactsAnswer)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Return what the nodes of an attempt reported that they ran with: interpreter, packages, machine, and the
         names of variables."""

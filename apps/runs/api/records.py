@@ -66,14 +66,14 @@ class RunBulkResult(serializers.Serializer):
 
 
 class RunRecordView(APIView):
-    @operation("changeRun", body=RunChangeRequest, partial=True, data=RunRecord)
+    @operation("changeRun", scope="runs:write", body=RunChangeRequest, partial=True, data=RunRecord)
     def patch(self, request: Request, task_id: str, body: Body) -> Data:
         """Change the tags of a task, its note, or whether lists leave it out. Needs the role of a member."""
         return records.change_record(request.user, task_id, body)
 
 
 class RunsBulkView(APIView):
-    @operation("changeRuns", body=RunBulkRequest, data=RunBulkResult)
+    @operation("changeRuns", scope="runs:write", body=RunBulkRequest, data=RunBulkResult)
     def post(self, request: Request, body: Body) -> Data:
         """Tag, archive, stop or delete many tasks. Each is done or refused by itself; stops and deletions that do not
         fit into 20 seconds are refused with RUNS_NOT_REACHED: send these again."""

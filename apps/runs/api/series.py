@@ -154,7 +154,7 @@ class RunComparison(serializers.Serializer):
 
 
 class RunSeriesView(APIView):
-    @operation("getRunSeries", query=SeriesQuery, data=RunSeries)
+    @operation("getRunSeries", scope="runs:read", query=SeriesQuery, data=RunSeries)
     def get(self, request: Request, query: Query) -> Data:
         """Return metrics of up to 50 runs on one axis, with at most `points` points of each: where several lie in one
         place, their mean, lowest and highest value."""
@@ -162,7 +162,7 @@ class RunSeriesView(APIView):
 
 
 class RunComparisonView(APIView):
-    @operation("getRunComparison", query=RunsQuery, data=RunComparison)
+    @operation("getRunComparison", scope="runs:read", query=RunsQuery, data=RunComparison)
     def get(self, request: Request, query: Query) -> Data:
         """Return what up to 50 runs can be compared by: metrics, parameters (those that differ first) and media."""
         return comparison.describe_runs(series.find_tasks(request.user, query["task"]))

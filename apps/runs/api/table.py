@@ -164,7 +164,7 @@ class RunExportQuery(RunSearchQuery):
 
 
 class RunsView(APIView):
-    @operation("listRuns", query=RunQuery, data=RunPage)
+    @operation("listRuns", scope="runs:read", query=RunQuery, data=RunPage)
     def get(self, request: Request, query: Query) -> Data:
         return table.list_runs(request.user, query)
 
@@ -175,7 +175,7 @@ class RunsView(APIView):
 
 
 class RunColumnsView(APIView):
-    @operation("listRunColumns", query=RunColumnQuery, data=RunColumnList)
+    @operation("listRunColumns", scope="runs:read", query=RunColumnQuery, data=RunColumnList)
     def get(self, request: Request, query: Query) -> Data:
         """List the columns that the table of runs can have: properties of tasks, and parameters and curves of your
         newest tasks."""
@@ -183,7 +183,7 @@ class RunColumnsView(APIView):
 
 
 class RunCompletionView(APIView):
-    @operation("completeRunQuery", query=RunCompletionQuery, data=RunCompletion)
+    @operation("completeRunQuery", scope="runs:read", query=RunCompletionQuery, data=RunCompletion)
     def get(self, request: Request, query: Query) -> Data:
         """Return what a query over runs can be continued with at a position."""
         text = query["query"]
@@ -191,14 +191,20 @@ class RunCompletionView(APIView):
 
 
 class RunGroupsView(APIView):
-    @operation("listRunGroups", query=RunGroupQuery, data=RunGroupList)
+    @operation("listRunGroups", scope="runs:read", query=RunGroupQuery, data=RunGroupList)
     def get(self, request: Request, query: Query) -> Data:
         """List groups of runs with equal values, with figures of the numbers in the columns."""
         return table.group_runs(request.user, query)
 
 
 class RunExportView(APIView):
-    @operation("exportRuns", query=RunExportQuery, media="text/csv", other_media="application/vnd.apache.parquet")
+    @operation(
+        "exportRuns",
+        scope="runs:read",
+        query=RunExportQuery,
+        media="text/csv",
+        other_media="application/vnd.apache.parquet",
+    )
     def get(self, request: Request, query: Query) -> Data:
         """Return the runs that a query matches as a file: their ids and names, and the columns. Ends after 100,000
         runs."""

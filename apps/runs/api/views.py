@@ -61,7 +61,7 @@ class RunViewItem(serializers.Serializer):
 
 
 class RunViewsView(APIView):
-    @operation("listRunViews", query=RunViewQuery, page=RunViewItem)
+    @operation("listRunViews", scope="account:read", query=RunViewQuery, page=RunViewItem)
     def get(self, request: Request, query: Query) -> Data:
         """List your saved views of the table of runs and those of your projects."""
         rows = selectors.query_views(request.user).filter(Q(name__icontains=query["search"]))
@@ -70,19 +70,19 @@ class RunViewsView(APIView):
         page = paginate_rows(rows, query)
         return {**page, "items": selectors.serialize_views(request.user, page["items"])}
 
-    @operation("createRunView", body=RunViewRequest, data=RunViewItem, status=201)
+    @operation("createRunView", scope="account:write", body=RunViewRequest, data=RunViewItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Save a view of the table of runs: for yourself, or for a project of which you are a member."""
         return selectors.serialize_views(request.user, [views.create_view(request.user, body)])[0]
 
 
 class RunViewView(APIView):
-    @operation("changeRunView", body=RunViewChangeRequest, partial=True, data=RunViewItem)
+    @operation("changeRunView", scope="account:write", body=RunViewChangeRequest, partial=True, data=RunViewItem)
     def patch(self, request: Request, view_id: str, body: Body) -> Data:
         """Change one of your views, or one of a project of which you are a member."""
         return selectors.serialize_views(request.user, [views.change_view(request.user, view_id, body)])[0]
 
-    @operation("deleteRunView")
+    @operation("deleteRunView", scope="account:write")
     def delete(self, request: Request, view_id: str) -> None:
         """Delete one of your views, or one of a project of which you are a member. The runs stay as they are."""
         views.delete_view(request.user, view_id)

@@ -7,7 +7,7 @@ from apps.scheduling import selectors
 
 
 class NoticesView(APIView):
-    @operation("listNotices", data=ClusterReport)
+    @operation("listNotices", scope="notices:read", data=ClusterReport)
     def get(self, request: Request) -> Data:
         """List findings about the platform itself (administrators and operators; maintainers see those about their
         projects' budgets)."""

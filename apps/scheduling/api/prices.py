@@ -37,12 +37,12 @@ class PriceList(serializers.Serializer):
 
 
 class PricesView(APIView):
-    @operation("getPrices", data=PriceList)
+    @operation("getPrices", scope="usage:read", data=PriceList)
     def get(self, request: Request) -> Data:
         """Return the price of a GPU-hour by GPU type and zone."""
         return prices.serialize_prices()
 
-    @operation("putPrices", body=PricesRequest, data=PriceList)
+    @operation("putPrices", scope="usage:write", body=PricesRequest, data=PriceList)
     def put(self, request: Request, body: Body) -> Data:
         """Replace the whole price list (administrator). What tasks have used until now keeps its price."""
         return prices.replace_prices(request.user, body["prices"])

@@ -53,7 +53,7 @@ class Reservation(serializers.Serializer):
 
 
 class ReservationsView(APIView):
-    @operation("listReservations", query=ReservationQuery, page=Reservation)
+    @operation("listReservations", scope="reservations:read", query=ReservationQuery, page=Reservation)
     def get(self, request: Request, query: Query) -> Data:
         """List reservations and maintenance windows: those of environments that you may see and those for your
         projects."""
@@ -63,7 +63,9 @@ class ReservationsView(APIView):
             reservation_presenter.make_serializer(request.user),
         )
 
-    @operation("createReservation", body=ReservationCreateRequest, data=Reservation, status=201)
+    @operation(
+        "createReservation", scope="reservations:write", body=ReservationCreateRequest, data=Reservation, status=201
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Reserve environments for a project, or without one for maintenance (administrator; a maintainer those of
         their own projects)."""
@@ -71,18 +73,20 @@ class ReservationsView(APIView):
 
 
 class ReservationView(APIView):
-    @operation("getReservation", data=Reservation)
+    @operation("getReservation", scope="reservations:read", data=Reservation)
     def get(self, request: Request, reservation_id: str) -> Data:
         """Return one reservation or maintenance window."""
         return _serialize_reservation(request, reservation_id)
 
-    @operation("changeReservation", body=ReservationChangeRequest, partial=True, data=Reservation)
+    @operation(
+        "changeReservation", scope="reservations:write", body=ReservationChangeRequest, partial=True, data=Reservation
+    )
     def patch(self, request: Request, reservation_id: str, body: Body) -> Data:
         """Change the time, the environments or the project of a reservation (same rights as for creating one)."""
         reservations.change_reservation(request.user, _get_reservation(request, reservation_id), body)
         return _serialize_reservation(request, reservation_id)
 
-    @operation("deleteReservation")
+    @operation("deleteReservation", scope="reservations:write")
     def delete(self, request: Request, reservation_id: str) -> None:
         """Delete a reservation: its environments are available to all again (same rights as for creating one)."""
         reservations.delete_reservation(request.user, _get_reservation(request, reservation_id))

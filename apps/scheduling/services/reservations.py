@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from apps.accounts import access, audit
-from apps.accounts.models import Membership, Project, Role, User
+from apps.accounts.models import Project, Role, User
 from apps.clusters.models import DevEnvironment
 from apps.clusters.selectors import select_environments
 from apps.common import wakeups
@@ -74,7 +74,7 @@ def delete_reservation(user: User, row: Reservation) -> None:
 
 def list_maintained_projects(user: User) -> set[str]:
     """Return the projects whose environments the user may reserve; administrators may reserve all."""
-    return set(Membership.objects.filter(user=user, role=Role.MAINTAINER).values_list("project", flat=True))
+    return {project for project, role in access.list_roles(user).items() if role is Role.MAINTAINER}
 
 
 def check_reservation(

@@ -14,12 +14,12 @@ from fermi.yaml_documents import YamlDocumentError, read_object
 
 
 class SweepsView(APIView):
-    @operation("listSweeps", query=serializers.SweepQuery, page=serializers.SweepItem)
+    @operation("listSweeps", scope="sweeps:read", query=serializers.SweepQuery, page=serializers.SweepItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the sweeps of your projects, newest first."""
         return paginate_rows(selectors.list_sweeps(request.user, query), query, presenters.serialize_sweep_item)
 
-    @operation("createSweep", body=SweepRequest, data=serializers.Sweep, status=201)
+    @operation("createSweep", scope="sweeps:write", body=SweepRequest, data=serializers.Sweep, status=201)
     def post(self, request: Request, body: SweepRequest, wrong: list[Any]) -> Data:
         """Create a sweep: trials of one request with other parameters. The first ones start at once."""
         sweep = lifecycle.create_sweep(request.user, _read_body(request, wrong))
@@ -27,14 +27,16 @@ class SweepsView(APIView):
 
 
 class SweepPreviewView(APIView):
-    @operation("previewSweep", body=SweepRequest, data=serializers.SweepPreview)
+    @operation("previewSweep", scope="sweeps:read", body=SweepRequest, data=serializers.SweepPreview)
     def post(self, request: Request, body: SweepRequest, wrong: list[Any]) -> Data:
         """Return what a sweep would do, and all that is wrong with it. Nothing is stored."""
         return presenters.serialize_preview(lifecycle.preview_sweep(request.user, _read_body(request, wrong)))
 
 
 class SweepFileView(APIView):
-    @operation("readSweepFile", body=serializers.SweepFileRequest, data=serializers.SweepFileMeaning)
+    @operation(
+        "readSweepFile", scope="sweeps:read", body=serializers.SweepFileRequest, data=serializers.SweepFileMeaning
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Return the sweep that a pasted file describes. Nothing is stored. 400 for a text that is no such file."""
         try:
@@ -45,19 +47,19 @@ class SweepFileView(APIView):
 
 
 class SweepView(APIView):
-    @operation("getSweep", data=serializers.Sweep)
+    @operation("getSweep", scope="sweeps:read", data=serializers.Sweep)
     def get(self, request: Request, sweep_id: str) -> Data:
         """Return one sweep with its best trial."""
         return _serialize(request, sweep_id)
 
-    @operation("deleteSweep")
+    @operation("deleteSweep", scope="sweeps:write")
     def delete(self, request: Request, sweep_id: str) -> None:
         """Delete a sweep that has ended. The tasks of its trials stay."""
         lifecycle.delete_sweep(request.user, sweep_id)
 
 
 class SweepPauseView(APIView):
-    @operation("pauseSweep", data=serializers.Sweep)
+    @operation("pauseSweep", scope="sweeps:write", data=serializers.Sweep)
     def post(self, request: Request, sweep_id: str) -> Data:
         """Start no further trial; those that run go on. Repeating the request changes nothing."""
         lifecycle.pause_sweep(request.user, sweep_id)
@@ -65,7 +67,7 @@ class SweepPauseView(APIView):
 
 
 class SweepResumeView(APIView):
-    @operation("resumeSweep", data=serializers.Sweep)
+    @operation("resumeSweep", scope="sweeps:write", data=serializers.Sweep)
     def post(self, request: Request, sweep_id: str) -> Data:
         """Start trials again. Repeating the request changes nothing."""
         lifecycle.resume_sweep(request.user, sweep_id)
@@ -73,7 +75,7 @@ class SweepResumeView(APIView):
 
 
 class SweepStopView(APIView):
-    @operation("stopSweep", data=serializers.Sweep)
+    @operation("stopSweep", scope="sweeps:write", data=serializers.Sweep)
     def post(self, request: Request, sweep_id: str) -> Data:
         """Stop a sweep and its trials. Repeating the request changes nothing."""
         lifecycle.stop_sweep(request.user, sweep_id)
@@ -81,7 +83,7 @@ class SweepStopView(APIView):
 
 
 class SweepTrialsView(APIView):
-    @operation("listSweepTrials", query=serializers.TrialQuery, page=serializers.SweepTrial)
+    @operation("listSweepTrials", scope="sweeps:read", query=serializers.TrialQuery, page=serializers.SweepTrial)
     def get(self, request: Request, sweep_id: str, query: Query) -> Data:
         """List the trials of a sweep, each with why it waits, was paused, or ended as it did."""
         sweep = selectors.get_sweep(request.user, sweep_id)
@@ -89,14 +91,20 @@ class SweepTrialsView(APIView):
 
 
 class SweepImportanceView(APIView):
-    @operation("getSweepImportance", data=serializers.SweepImportance)
+    @operation("getSweepImportance", scope="sweeps:read", data=serializers.SweepImportance)
     def get(self, request: Request, sweep_id: str) -> Data:
         """Return how much each parameter matters for the objective (PED-ANOVA), as far as completed trials tell."""
         return presenters.serialize_importance(selectors.get_sweep(request.user, sweep_id))
 
 
 class SweepCloneBestView(APIView):
-    @operation("cloneBestTrial", body=serializers.CloneBestRequest, data=serializers.ClonedTask, status=201)
+    @operation(
+        "cloneBestTrial",
+        scope="sweeps:write",
+        body=serializers.CloneBestRequest,
+        data=serializers.ClonedTask,
+        status=201,
+    )
     def post(self, request: Request, sweep_id: str, body: Body) -> Data:
         """Create a task with the parameters of the best trial, with more steps for example."""
         selectors.get_sweep(request.user, sweep_id, Role.MEMBER)

@@ -99,7 +99,7 @@ class ScheduleMoments(serializers.Serializer):
 
 
 class SchedulesView(APIView):
-    @operation("listSchedules", query=ScheduleQuery, page=ScheduleItem)
+    @operation("listSchedules", scope="schedules:read", query=ScheduleQuery, page=ScheduleItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the schedules of your projects."""
         rows = access.filter_visible(Schedule.objects.select_related("owner", "template"), request.user)
@@ -111,7 +111,7 @@ class SchedulesView(APIView):
             rows = rows.filter(name__icontains=words)
         return paginate_rows(rows, query, lambda row: serialize_schedule(request, row))
 
-    @operation("createSchedule", body=ScheduleCreateRequest, data=ScheduleItem, status=201)
+    @operation("createSchedule", scope="schedules:write", body=ScheduleCreateRequest, data=ScheduleItem, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Create tasks at the moments of a cron expression (member). They have your rights. All problems are reported
         at once, also those that a task would have now. 409 where the name is taken."""
@@ -119,33 +119,33 @@ class SchedulesView(APIView):
 
 
 class ScheduleMomentsView(APIView):
-    @operation("listScheduleMoments", query=ScheduleMomentsQuery, data=ScheduleMoments)
+    @operation("listScheduleMoments", scope="schedules:read", query=ScheduleMomentsQuery, data=ScheduleMoments)
     def get(self, request: Request, query: Query) -> Data:
         """List the next five moments of a cron expression."""
         return {"moments": schedules.list_next_moments(query["cron"], query["zone"], NEXT_MOMENTS)}
 
 
 class ScheduleView(APIView):
-    @operation("getSchedule", data=ScheduleItem)
+    @operation("getSchedule", scope="schedules:read", data=ScheduleItem)
     def get(self, request: Request, schedule_id: str) -> Data:
         """Return one schedule."""
         return serialize_schedule(request, schedules.get_schedule(request.user, schedule_id))
 
-    @operation("changeSchedule", body=ScheduleChangeRequest, partial=True, data=ScheduleItem)
+    @operation("changeSchedule", scope="schedules:write", body=ScheduleChangeRequest, partial=True, data=ScheduleItem)
     def patch(self, request: Request, schedule_id: str, body: Body) -> Data:
         """Change, pause or resume a schedule (a maintainer, or its owner). Whoever changes what it runs becomes its
         owner. A schedule that is resumed begins with the next moment."""
         schedule = schedules.get_schedule(request.user, schedule_id)
         return serialize_schedule(request, schedules.change_schedule(request.user, schedule, body))
 
-    @operation("deleteSchedule")
+    @operation("deleteSchedule", scope="schedules:write")
     def delete(self, request: Request, schedule_id: str) -> None:
         """Delete a schedule with its history (a maintainer, or its owner). Its tasks stay."""
         schedules.delete_schedule(request.user, schedules.get_schedule(request.user, schedule_id))
 
 
 class ScheduleRunsView(APIView):
-    @operation("listScheduleRuns", query=ScheduleRunQuery, page=ScheduleRunItem)
+    @operation("listScheduleRuns", scope="schedules:read", query=ScheduleRunQuery, page=ScheduleRunItem)
     def get(self, request: Request, schedule_id: str, query: Query) -> Data:
         """List the newest moments of a schedule and what became of each."""
         rows = schedules.get_schedule(request.user, schedule_id).runs.order_by("-moment")
@@ -153,7 +153,7 @@ class ScheduleRunsView(APIView):
             rows = rows.filter(outcome__in=outcomes)
         return paginate_rows(rows, query, _serialize_run)
 
-    @operation("runSchedule", data=ScheduleRunItem, status=201)
+    @operation("runSchedule", scope="schedules:write", data=ScheduleRunItem, status=201)
     def post(self, request: Request, schedule_id: str) -> Data:
         """Run a schedule now, besides its moments (a maintainer, or its owner): its task is created within seconds,
         with the owner's rights and by the policy for overlaps. 409 while it is paused, or while ten moments wait."""

@@ -139,7 +139,7 @@ class TemplatePreview(serializers.Serializer):
 
 
 class SavedTemplatesView(APIView):
-    @operation("listSavedTemplates", query=SavedTemplateQuery, page=SavedTemplateItem)
+    @operation("listSavedTemplates", scope="templates:read", query=SavedTemplateQuery, page=SavedTemplateItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the saved templates of your projects and of the platform."""
         rows = SavedTemplate.objects.select_related("created_by")
@@ -150,7 +150,13 @@ class SavedTemplatesView(APIView):
             rows = rows.filter(Q(name__icontains=words) | Q(description__icontains=words))
         return paginate_rows(rows, query, lambda row: serialize_template(request, row))
 
-    @operation("createSavedTemplate", body=SavedTemplateCreateRequest, data=SavedTemplateItem, status=201)
+    @operation(
+        "createSavedTemplate",
+        scope="templates:write",
+        body=SavedTemplateCreateRequest,
+        data=SavedTemplateItem,
+        status=201,
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Save a template of a project (member) or of the platform (administrator), from a request or from a task. All
         problems are reported at once. 409 where the name is taken."""
@@ -158,19 +164,25 @@ class SavedTemplatesView(APIView):
 
 
 class SavedTemplateView(APIView):
-    @operation("getSavedTemplate", data=SavedTemplateItem)
+    @operation("getSavedTemplate", scope="templates:read", data=SavedTemplateItem)
     def get(self, request: Request, template_id: str) -> Data:
         """Return one saved template."""
         return serialize_template(request, templates.get_template(request.user, template_id))
 
-    @operation("changeSavedTemplate", body=SavedTemplateChangeRequest, partial=True, data=SavedTemplateItem)
+    @operation(
+        "changeSavedTemplate",
+        scope="templates:write",
+        body=SavedTemplateChangeRequest,
+        partial=True,
+        data=SavedTemplateItem,
+    )
     def patch(self, request: Request, template_id: str, body: Body) -> Data:
         """Change a saved template (a maintainer, or whoever saved it). Its tasks stay as they are; its schedules use it
         as it is now."""
         template = templates.get_template(request.user, template_id)
         return serialize_template(request, templates.change_template(request.user, template, body))
 
-    @operation("deleteSavedTemplate")
+    @operation("deleteSavedTemplate", scope="templates:write")
     def delete(self, request: Request, template_id: str) -> None:
         """Delete a saved template (a maintainer, or whoever saved it). 409 while a schedule uses it."""
         templates.delete_template(request.user, templates.get_template(request.user, template_id))
@@ -179,6 +191,7 @@ class SavedTemplateView(APIView):
 class SavedTemplateTasksView(APIView):
     @operation(
         "createTaskFromTemplate",
+        scope="tasks:write",
         body=TemplateRunRequest,
         data=TemplateTask,
         status=201,
@@ -197,7 +210,7 @@ class SavedTemplateTasksView(APIView):
 
 
 class SavedTemplatePreviewView(APIView):
-    @operation("previewTaskFromTemplate", body=TemplateRunRequest, data=TemplatePreview)
+    @operation("previewTaskFromTemplate", scope="templates:read", body=TemplateRunRequest, data=TemplatePreview)
     def post(self, request: Request, template_id: str, body: Body) -> Data:
         """Return what a task from a saved template would run, and its problems. Creates nothing."""
         template = templates.get_template(request.user, template_id)

@@ -35,12 +35,14 @@ class TensorBoardItem(serializers.Serializer):
 
 
 class TensorBoardsView(APIView):
-    @operation("listTensorboards", query=PageQuery, page=TensorBoardItem)
+    @operation("listTensorboards", scope="tensorboards:read", query=PageQuery, page=TensorBoardItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the TensorBoards of your projects, the newest first."""
         return paginate_rows(selectors.list_tensorboards(request.user), query, presenters.serialize_tensorboard)
 
-    @operation("openTensorboard", body=TensorBoardOpenRequest, data=TensorBoardItem, status=201)
+    @operation(
+        "openTensorboard", scope="tensorboards:write", body=TensorBoardOpenRequest, data=TensorBoardItem, status=201
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Return the TensorBoard of some tasks of one project; one is created where there is none (member). It follows
         tasks that run, and ends when it was not used for 30 minutes. Read it again until its state is `ready`."""
@@ -49,12 +51,12 @@ class TensorBoardsView(APIView):
 
 
 class TensorBoardView(APIView):
-    @operation("getTensorboard", data=TensorBoardItem)
+    @operation("getTensorboard", scope="tensorboards:read", data=TensorBoardItem)
     def get(self, request: Request, tensorboard_id: str) -> Data:
         """Return one TensorBoard."""
         return presenters.serialize_tensorboard(selectors.find_tensorboard(request.user, tensorboard_id))
 
-    @operation("endTensorboard")
+    @operation("endTensorboard", scope="tensorboards:write")
     def delete(self, request: Request, tensorboard_id: str) -> None:
         """End a TensorBoard (member): its environment is deleted with all that was copied. The tasks keep what they
         have."""

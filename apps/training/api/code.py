@@ -44,14 +44,14 @@ class TaskCode(serializers.Serializer):
 
 
 class TaskCodeView(APIView):
-    @operation("getTaskCode", data=TaskCode)
+    @operation("getTaskCode", scope="code:read", data=TaskCode)
     def get(self, request: Request, task_id: str) -> Data:
         """Return the snapshot that every attempt of the task runs, and the one of the previous task with its name."""
         return code.serialize_code(actions.find_task(request.user, task_id))
 
 
 class TaskCodeSourceView(APIView):
-    @operation("getTaskCodeSource", data=TaskCodeSource)
+    @operation("getTaskCodeSource", scope="code:read", data=TaskCodeSource)
     def get(self, request: Request, task_id: str) -> Data:
         """Return where the task's code came from, and whether it has changed there since. Asks the environment or the
         Git server, which takes a few seconds at most."""

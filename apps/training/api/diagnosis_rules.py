@@ -39,12 +39,12 @@ class DiagnosisRulesTest(serializers.Serializer):
 
 
 class DiagnosisRulesView(APIView):
-    @operation("getDiagnosisRules", data=DiagnosisRules)
+    @operation("getDiagnosisRules", scope="projects:read", data=DiagnosisRules)
     def get(self, request: Request, project_id: str) -> Data:
         """Return the project's own diagnosis rules as TOML; empty where it has none."""
         return diagnosis_rules.get_rules(request.user, project_id)
 
-    @operation("putDiagnosisRules", body=DiagnosisRulesRequest, data=DiagnosisRules)
+    @operation("putDiagnosisRules", scope="projects:write", body=DiagnosisRulesRequest, data=DiagnosisRules)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
         """Replace the project's diagnosis rules (maintainer). From the next failure on they are tried before the
         platform's."""
@@ -52,7 +52,7 @@ class DiagnosisRulesView(APIView):
 
 
 class DiagnosisRulesTestView(APIView):
-    @operation("testDiagnosisRules", body=DiagnosisRulesTestRequest, data=DiagnosisRulesTest)
+    @operation("testDiagnosisRules", scope="projects:write", body=DiagnosisRulesTestRequest, data=DiagnosisRulesTest)
     def post(self, request: Request, project_id: str, body: Body) -> Data:
         """Return what rules would find in the output of a failed rank. Stores nothing."""
         tried = diagnosis_rules.try_rules(request.user, project_id, body["log"], body.get("text"))

@@ -42,7 +42,7 @@ class FrameworkItem(serializers.Serializer):
 
 
 class FrameworksView(APIView):
-    @operation("listFrameworks", query=ShortQuery, page=FrameworkItem)
+    @operation("listFrameworks", scope="any", query=ShortQuery, page=FrameworkItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the frameworks with the options that each takes, and where each is installed."""
         return paginate_items(frameworks.list_frameworks(request.user), query)

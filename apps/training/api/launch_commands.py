@@ -43,7 +43,7 @@ class LaunchCommandMeaning(serializers.Serializer):
 
 
 class LaunchCommandView(APIView):
-    @operation("readLaunchCommand", body=LaunchCommandRequest, data=LaunchCommandMeaning)
+    @operation("readLaunchCommand", scope="any", body=LaunchCommandRequest, data=LaunchCommandMeaning)
     def post(self, request: Request, body: Body) -> Data:
         """Return what a pasted launch command (torchrun, accelerate launch, deepspeed, …) means as a task. Runs
         nothing. 400 for a text that is no command."""

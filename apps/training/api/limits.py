@@ -153,14 +153,14 @@ class UserLimits(serializers.Serializer):
 
 
 class LimitsView(APIView):
-    @operation("getLimits", data=Limits)
+    @operation("getLimits", scope="projects:read", data=Limits)
     def get(self, request: Request, project_id: str) -> Data:
         """Return the limits of a project and what it uses now."""
         return presenters.serialize_limits(
             request.user, access.get_project(request.user, project_id), _load_current_usage()
         )
 
-    @operation("putLimits", body=LimitsRequest, data=Limits)
+    @operation("putLimits", scope="projects:write", body=LimitsRequest, data=Limits)
     def put(self, request: Request, project_id: str, body: Body) -> Data:
         """Replace all limits of a project (administrator). Tasks that run already are not stopped."""
         project = access.get_project(request.user, project_id)
@@ -169,7 +169,7 @@ class LimitsView(APIView):
 
 
 class UsersLimitsView(APIView):
-    @operation("listUserLimits", query=UserLimitsQuery, page=UserLimits)
+    @operation("listUserLimits", scope="projects:read", query=UserLimitsQuery, page=UserLimits)
     def get(self, request: Request, project_id: str, query: Query) -> Data:
         """List the limits of each member of a project, and what they use now."""
         project = access.get_project(request.user, project_id)
@@ -178,7 +178,7 @@ class UsersLimitsView(APIView):
 
 
 class UserLimitsView(APIView):
-    @operation("putUserLimits", body=UserLimitsRequest, data=UserLimits)
+    @operation("putUserLimits", scope="projects:write", body=UserLimitsRequest, data=UserLimits)
     def put(self, request: Request, project_id: str, username: str, body: Body) -> Data:
         """Set limits for one member, in place of those that the project sets for each member (maintainer)."""
         project = access.get_project(request.user, project_id)
@@ -187,7 +187,7 @@ class UserLimitsView(APIView):
             presenters.list_members(project).get(user__username=username)
         )
 
-    @operation("deleteUserLimits")
+    @operation("deleteUserLimits", scope="projects:write")
     def delete(self, request: Request, project_id: str, username: str) -> None:
         """Delete a member's own limits: those that the project sets for each member apply again (maintainer)."""
         limits.delete_user_limits(request.user, access.get_project(request.user, project_id), username)

@@ -35,14 +35,14 @@ class LogPatternRequest(serializers.Serializer):
 
 
 class LogPatternsView(APIView):
-    @operation("listLogPatterns", data=LogPatternList)
+    @operation("listLogPatterns", scope="tasks:read", data=LogPatternList)
     def get(self, request: Request, task_id: str) -> Data:
         """List the shapes of lines in the task's logs that became curves."""
         return {"items": log_patterns.list_patterns(request.user, task_id)}
 
 
 class LogPatternView(APIView):
-    @operation("changeLogPattern", body=LogPatternRequest, data=LogPattern)
+    @operation("changeLogPattern", scope="tasks:write", body=LogPatternRequest, data=LogPattern)
     def patch(self, request: Request, task_id: str, key: str, body: Body) -> Data:
         """Switch a pattern on or off, name its fields or leave them out, in all points of the task (member). What is
         switched off or left out is deleted; switched on again, it begins with the next line."""

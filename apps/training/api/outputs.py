@@ -40,7 +40,7 @@ def _find_outputs(request: Request, task_id: str) -> tuple[Task, Project, bool]:
 
 
 class TaskOutputsView(APIView):
-    @operation("listTaskOutputs", query=FileQuery, page=FileItem)
+    @operation("listTaskOutputs", scope="tasks:read", query=FileQuery, page=FileItem)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """List a folder of the task's output: of its FERMI_OUTPUT_DIR and of what it wrote beside its script; with
         `search` everything below it."""
@@ -52,7 +52,7 @@ class TaskOutputsView(APIView):
 
 
 class TaskOutputsSummaryView(APIView):
-    @operation("getTaskOutputs", data=TaskOutputs)
+    @operation("getTaskOutputs", scope="tasks:read", data=TaskOutputs)
     def get(self, request: Request, task_id: str) -> Data:
         """Return how many files and bytes the task has written."""
         task = actions.find_task(request.user, task_id)
@@ -69,6 +69,7 @@ class TaskOutputsSummaryView(APIView):
 class TaskOutputContentView(APIView):
     @operation(
         "downloadTaskOutput",
+        scope="outputs:read",
         query=OutputKey,
         media="application/octet-stream",
         headers=["Range", "If-None-Match"],
@@ -88,6 +89,7 @@ class TaskOutputContentView(APIView):
 class TaskOutputArchiveView(APIView):
     @operation(
         "downloadTaskOutputs",
+        scope="outputs:read",
         query=OutputArchiveQuery,
         media="application/zip",
         other_media="application/x-tar",
@@ -110,6 +112,7 @@ class TaskOutputArchiveView(APIView):
 class TaskCheckpointContentView(APIView):
     @operation(
         "downloadTaskCheckpoint",
+        scope="outputs:read",
         query=OutputKey,
         media="application/octet-stream",
         other_media="application/x-tar",

@@ -123,14 +123,14 @@ MAX_DATETIME = datetime.max.replace(tzinfo=UTC)
 
 
 class QueueView(APIView):
-    @operation("listQueue", query=QueueQuery, page=QueueItem)
+    @operation("listQueue", scope="tasks:read", query=QueueQuery, page=QueueItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the waiting tasks in the order in which they will start. Tasks that you may not see have no name."""
         return queue.list_queue(request.user, query)
 
 
 class TaskQueueView(APIView):
-    @operation("getTaskQueue", data=TaskQueue)
+    @operation("getTaskQueue", scope="tasks:read", data=TaskQueue)
     def get(self, request: Request, task_id: str) -> Data:
         """Return why the task has not started: its position in the queue, what must end first, when it will probably
         start, and what would let it start sooner."""
@@ -138,7 +138,7 @@ class TaskQueueView(APIView):
 
 
 class TaskMoveView(APIView):
-    @operation("moveTask", body=TaskMoveRequest, data=TaskQueue)
+    @operation("moveTask", scope="tasks:write", body=TaskMoveRequest, data=TaskQueue)
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """Move a waiting task before another one of the same project and class (maintainer). 409 where it is not in the
         queue, or the other one is not of its project and class."""
@@ -146,7 +146,7 @@ class TaskMoveView(APIView):
 
 
 class TimelineView(APIView):
-    @operation("getTimeline", query=TimelineQuery, data=Timeline)
+    @operation("getTimeline", scope="environments:read", query=TimelineQuery, data=Timeline)
     def get(self, request: Request, query: Query) -> Data:
         """Return for each environment which tasks held it, which task holds it until when, which one is next, and when
         it is reserved or under maintenance."""

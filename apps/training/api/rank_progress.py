@@ -32,7 +32,7 @@ class TaskPulses(serializers.Serializer):
 
 
 class TaskPulsesView(APIView):
-    @operation("getTaskPulses", data=TaskPulses)
+    @operation("getTaskPulses", scope="tasks:read", data=TaskPulses)
     def get(self, request: Request, task_id: str) -> Data:
         """Return the current progress of the ranks: step, time of the last step, share of time in collectives, memory.
         Cheap enough to be polled every two seconds."""

@@ -9,7 +9,9 @@ from apps.training.services import actions
 
 
 class TaskTelemetryView(APIView):
-    @operation("getTaskTelemetry", query=serializers.TaskTelemetryQuery, data=serializers.TaskTelemetry)
+    @operation(
+        "getTaskTelemetry", scope="tasks:read", query=serializers.TaskTelemetryQuery, data=serializers.TaskTelemetry
+    )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Return what the task's nodes, GPUs and ranks used, as series on one time grid with at most `points` points.
         Kept for a year; older values are coarser."""
@@ -17,14 +19,19 @@ class TaskTelemetryView(APIView):
 
 
 class TaskUseView(APIView):
-    @operation("getTaskUse", data=serializers.TaskUse)
+    @operation("getTaskUse", scope="tasks:read", data=serializers.TaskUse)
     def get(self, request: Request, task_id: str) -> Data:
         """Return what each rank uses now. Cheap enough to be polled every few seconds, for tasks of any size."""
         return telemetry.read_current_use(actions.find_task_of_any_kind(request.user, task_id))
 
 
 class EnvironmentTelemetryView(APIView):
-    @operation("getEnvironmentTelemetry", query=serializers.TelemetryQuery, data=serializers.MachineTelemetry)
+    @operation(
+        "getEnvironmentTelemetry",
+        scope="environments:read",
+        query=serializers.TelemetryQuery,
+        data=serializers.MachineTelemetry,
+    )
     def get(self, request: Request, environment_id: str, query: Query) -> Data:
         """Return what an environment used, and which tasks held it."""
         environment = (

@@ -37,7 +37,7 @@ class TaskTemplate(serializers.Serializer):
 
 
 class TemplatesView(APIView):
-    @operation("listTaskTemplates", query=ShortQuery, page=TaskTemplate)
+    @operation("listTaskTemplates", scope="any", query=ShortQuery, page=TaskTemplate)
     def get(self, request: Request, query: Query) -> Data:
         """List the task templates as requests, each with those of your environments that it could use, and what is
         missing."""
@@ -45,7 +45,7 @@ class TemplatesView(APIView):
 
 
 class TemplateView(APIView):
-    @operation("getTaskTemplate", data=TaskTemplate)
+    @operation("getTaskTemplate", scope="any", data=TaskTemplate)
     def get(self, request: Request, template_id: str) -> Data:
         """Return one task template."""
         return _serialize_template(templates.find_template(request.user, template_id))

@@ -52,7 +52,7 @@ class TrackerSyncCreated(serializers.Serializer):
 
 
 class TrackerRunsView(APIView):
-    @operation("listTrackerRuns", data=TrackerRunList)
+    @operation("listTrackerRuns", scope="tasks:read", data=TrackerRunList)
     def get(self, request: Request, task_id: str) -> Data:
         """List the runs that the task's script began at W&B: at most 100, those of rank 0 first."""
         found = wandb_sync.list_runs(request.user, task_id)
@@ -66,7 +66,7 @@ class TrackerRunsView(APIView):
 
 
 class TrackerSyncView(APIView):
-    @operation("syncTrackerRuns", body=TrackerSyncRequest, data=TrackerSyncCreated, status=201)
+    @operation("syncTrackerRuns", scope="tasks:write", body=TrackerSyncRequest, data=TrackerSyncCreated, status=201)
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """Create a task that sends the runs which were offline to W&B (member), with a secret of the project as the
         key. Runs that were sent are not sent again."""

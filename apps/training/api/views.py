@@ -30,7 +30,7 @@ from fermi.runner.run_names import build_run_name
 
 
 class TasksView(APIView):
-    @operation("listTasks", query=serializers.TaskQuery, data=serializers.TaskBriefPage)
+    @operation("listTasks", scope="tasks:read", query=serializers.TaskQuery, data=serializers.TaskBriefPage)
     def get(self, request: Request, query: Query) -> Data:
         """List the training tasks of your projects, newest first. Sorted by anything but creation time, a list contains
         at most the newest 5,000 that match."""
@@ -38,6 +38,7 @@ class TasksView(APIView):
 
     @operation(
         "createTask",
+        scope="tasks:write",
         body=TaskRequest,
         data=serializers.TaskCreated,
         status=201,
@@ -55,7 +56,7 @@ class TasksView(APIView):
 
 
 class TaskPreviewView(APIView):
-    @operation("previewTask", body=TaskRequest, data=serializers.TaskPreview)
+    @operation("previewTask", scope="tasks:read", body=TaskRequest, data=serializers.TaskPreview)
     def post(self, request: Request, body: TaskRequest, wrong: list[Problem]) -> Data:
         """Return what a task would run: ranks, environments, files, the engine's objects, problems. Creates nothing."""
         return serialize_preview(preview_task(request.user, ParsedRequest(dict(request.data), body, wrong)))
@@ -63,7 +64,10 @@ class TaskPreviewView(APIView):
 
 class FrameworkRecommendView(APIView):
     @operation(
-        "recommendFramework", body=serializers.FrameworkRecommendRequest, data=serializers.FrameworkRecommendation
+        "recommendFramework",
+        scope="any",
+        body=serializers.FrameworkRecommendRequest,
+        data=serializers.FrameworkRecommendation,
     )
     def post(self, request: Request, body: Body) -> Data:
         """Return which framework suits a model of this size on these environments, with settings and reasons."""
@@ -71,12 +75,12 @@ class FrameworkRecommendView(APIView):
 
 
 class TaskView(APIView):
-    @operation("getTask", data=serializers.TaskDetail)
+    @operation("getTask", scope="tasks:read", data=serializers.TaskDetail)
     def get(self, request: Request, task_id: str) -> Data:
         """Return one task with all details."""
         return selectors.get_task_detail(request.user, task_id)
 
-    @operation("deleteTask")
+    @operation("deleteTask", scope="tasks:write")
     def delete(self, request: Request, task_id: str) -> None:
         """Delete a task that has ended, with its logs and checkpoints. 409 where it has not ended, or another task uses
         its checkpoints."""
@@ -84,7 +88,7 @@ class TaskView(APIView):
 
 
 class TaskDiagnosisView(APIView):
-    @operation("getTaskDiagnosis", data=serializers.TaskDiagnosis)
+    @operation("getTaskDiagnosis", scope="tasks:read", data=serializers.TaskDiagnosis)
     def get(self, request: Request, task_id: str) -> Data:
         """Return why the task is in its state: what happened, since when, where, the evidence, and what to do next.
         Also for a pre-flight test, by its id."""
@@ -93,7 +97,7 @@ class TaskDiagnosisView(APIView):
 
 
 class TaskRestartView(APIView):
-    @operation("restartTask", body=serializers.TaskRestartRequest, data=serializers.TaskDetail)
+    @operation("restartTask", scope="tasks:write", body=serializers.TaskRestartRequest, data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str, body: Body) -> Data:
         """Resume from the newest checkpoint: a running task in its next attempt, an ended one as a new task. Returns
         the task that continues. 409 where that is not possible."""
@@ -101,14 +105,14 @@ class TaskRestartView(APIView):
 
 
 class TaskStopView(APIView):
-    @operation("stopTask", data=serializers.TaskDetail)
+    @operation("stopTask", scope="tasks:write", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Stop a task: its ranks are asked to save a checkpoint and end. Repeating the request changes nothing."""
         return selectors.get_task_detail(request.user, actions.stop_task(request.user, task_id).pk)
 
 
 class TaskPauseView(APIView):
-    @operation("pauseTask", data=serializers.TaskDetail)
+    @operation("pauseTask", scope="tasks:write", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Pause a task: its ranks save a checkpoint, its environments are released, and the task waits until it is
         resumed. 409 where it is not active."""
@@ -116,14 +120,14 @@ class TaskPauseView(APIView):
 
 
 class TaskResumeView(APIView):
-    @operation("resumeTask", data=serializers.TaskDetail)
+    @operation("resumeTask", scope="tasks:write", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Put a paused task back into the queue; it resumes from its newest checkpoint. 409 where it is not paused."""
         return selectors.get_task_detail(request.user, pause.resume_task(request.user, task_id).pk)
 
 
 class TaskGrowView(APIView):
-    @operation("growTask", data=serializers.TaskDetail)
+    @operation("growTask", scope="tasks:write", data=serializers.TaskDetail)
     def post(self, request: Request, task_id: str) -> Data:
         """Ask an elastic task that runs on fewer nodes than it may to save a checkpoint and continue on all that are
         available. 409 where it cannot grow."""
@@ -133,6 +137,7 @@ class TaskGrowView(APIView):
 class TaskRetryView(APIView):
     @operation(
         "retryTask",
+        scope="tasks:write",
         body=serializers.TaskRetryRequest,
         data=serializers.TaskCreated,
         status=201,
@@ -145,14 +150,14 @@ class TaskRetryView(APIView):
 
 
 class TaskCloneView(APIView):
-    @operation("cloneTask", data=serializers.TaskClone)
+    @operation("cloneTask", scope="tasks:write", data=serializers.TaskClone)
     def post(self, request: Request, task_id: str) -> Data:
         """Return the task's request, to be edited and sent again. Creates nothing."""
         return actions.clone_request(request.user, task_id)
 
 
 class TaskEventsView(APIView):
-    @operation("listTaskEvents", query=serializers.EventQuery, page=serializers.TaskEvent)
+    @operation("listTaskEvents", scope="tasks:read", query=serializers.EventQuery, page=serializers.TaskEvent)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """List the events of a task, oldest first."""
         task = actions.find_task(request.user, task_id)
@@ -160,14 +165,14 @@ class TaskEventsView(APIView):
 
 
 class TaskMetricsView(APIView):
-    @operation("listTaskMetrics", query=serializers.MetricQuery, data=serializers.MetricList)
+    @operation("listTaskMetrics", scope="tasks:read", query=serializers.MetricQuery, data=serializers.MetricList)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """List the points of metrics that the ranks printed, oldest first."""
         return selectors.list_metrics(actions.find_task(request.user, task_id).pk, query)
 
 
 class TaskMediaView(APIView):
-    @operation("listTaskMedia", query=serializers.MediaQuery, page=serializers.MediaItem)
+    @operation("listTaskMedia", scope="tasks:read", query=serializers.MediaQuery, page=serializers.MediaItem)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """List the images, texts, tables and histograms that the script logged; `downloadTaskOutput` returns their
         files."""
@@ -176,7 +181,7 @@ class TaskMediaView(APIView):
 
 
 class TaskScalingView(APIView):
-    @operation("getTaskScaling", data=serializers.TaskScaling)
+    @operation("getTaskScaling", scope="tasks:read", data=serializers.TaskScaling)
     def get(self, request: Request, task_id: str) -> Data:
         """Return the expected and the measured speed of the task."""
         found = scaling.compare_scaling(request.user, actions.find_task(request.user, task_id))
@@ -188,7 +193,9 @@ class TaskScalingView(APIView):
 
 
 class TaskCheckpointsView(APIView):
-    @operation("listTaskCheckpoints", query=serializers.CheckpointQuery, page=serializers.CheckpointItem)
+    @operation(
+        "listTaskCheckpoints", scope="tasks:read", query=serializers.CheckpointQuery, page=serializers.CheckpointItem
+    )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """List the checkpoints that a restart, a retry or another task can resume from."""
         task = actions.find_task(request.user, task_id)
@@ -201,7 +208,7 @@ class TaskCheckpointsView(APIView):
 
 
 class TaskPlanView(APIView):
-    @operation("getTaskPlan", query=serializers.PlanQuery, data=serializers.TaskPlan)
+    @operation("getTaskPlan", scope="tasks:read", query=serializers.PlanQuery, data=serializers.TaskPlan)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Return what was rendered for an attempt and sent to the engine."""
         found = selectors.get_plan(actions.find_task(request.user, task_id), query.get("attempt"), request.user)
@@ -211,7 +218,7 @@ class TaskPlanView(APIView):
 
 
 class TaskScriptsView(APIView):
-    @operation("downloadTaskScripts", query=serializers.ScriptsQuery, media="application/gzip")
+    @operation("downloadTaskScripts", scope="outputs:read", query=serializers.ScriptsQuery, media="application/gzip")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Return scripts, rendered files and a README for starting the task by hand, as a .tar.gz; one kind for each
         target."""
@@ -228,7 +235,7 @@ class TaskScriptsView(APIView):
 
 
 class TaskLogsView(APIView):
-    @operation("listTaskLogs", query=serializers.LogQuery, data=serializers.LogPage)
+    @operation("listTaskLogs", scope="tasks:read", query=serializers.LogQuery, data=serializers.LogPage)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """List lines of the log of one rank or of all ranks, filtered by a search, a level or times. A page without
         lines is not necessarily the `end`."""
@@ -236,7 +243,7 @@ class TaskLogsView(APIView):
 
 
 class TaskFirstErrorView(APIView):
-    @operation("getTaskFirstError", query=serializers.FirstErrorQuery, data=serializers.FirstError)
+    @operation("getTaskFirstError", scope="tasks:read", query=serializers.FirstErrorQuery, data=serializers.FirstError)
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Return the first line that reports an error, of one rank or of all: the earliest where lines have times, else
         that of the rank that failed first."""
@@ -244,7 +251,7 @@ class TaskFirstErrorView(APIView):
 
 
 class TaskLogDownloadView(APIView):
-    @operation("downloadTaskLog", query=serializers.LogDownloadQuery, media="text/plain")
+    @operation("downloadTaskLog", scope="tasks:read", query=serializers.LogDownloadQuery, media="text/plain")
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Return the whole log of one rank, or of all ranks one after the other, as a file."""
         task = actions.find_task(request.user, task_id)
@@ -263,7 +270,13 @@ class TaskLogDownloadView(APIView):
 
 
 class TaskStreamView(APIView):
-    @operation("streamTask", query=serializers.StreamQuery, media="text/event-stream", headers=["Last-Event-ID"])
+    @operation(
+        "streamTask",
+        scope="tasks:read",
+        query=serializers.StreamQuery,
+        media="text/event-stream",
+        headers=["Last-Event-ID"],
+    )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Stream Server-Sent Events: `status`, `event`, `metric`, `log`, and `end` once nothing can follow; `beat`
         after every two seconds without any. Resumes from Last-Event-ID."""

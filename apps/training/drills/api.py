@@ -73,12 +73,12 @@ class Drill(serializers.Serializer):
 
 
 class DrillsView(APIView):
-    @operation("listDrills", query=DrillQuery, page=Drill)
+    @operation("listDrills", scope="tasks:read", query=DrillQuery, page=Drill)
     def get(self, request: Request, query: Query) -> Data:
         """List the drills of your projects, newest first."""
         return paginate_rows(services.list_drills(request.user, query), query, presenters.serialize_drill)
 
-    @operation("createDrill", body=DrillCreateRequest, data=Drill, status=201)
+    @operation("createDrill", scope="tasks:write", body=DrillCreateRequest, data=Drill, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Start a drill as soon as its environments are free: a rank is killed after the first checkpoint, to see
         whether training resumes."""
@@ -86,14 +86,14 @@ class DrillsView(APIView):
 
 
 class DrillView(APIView):
-    @operation("getDrill", data=Drill)
+    @operation("getDrill", scope="tasks:read", data=Drill)
     def get(self, request: Request, drill_id: str) -> Data:
         """Return one drill: whether training resumed, from which step, and how much time it lost."""
         return presenters.serialize_drill(services.find_drill(request.user, drill_id))
 
 
 class DrillStopView(APIView):
-    @operation("stopDrill", data=Drill)
+    @operation("stopDrill", scope="tasks:write", data=Drill)
     def post(self, request: Request, drill_id: str) -> Data:
         """Stop a drill. Repeating the request changes nothing."""
         return presenters.serialize_drill(services.stop_drill(request.user, drill_id))

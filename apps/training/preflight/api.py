@@ -131,33 +131,33 @@ class PreflightDetail(PreflightBrief):
 
 
 class PreflightsView(APIView):
-    @operation("listPreflights", query=PreflightQuery, page=PreflightBrief)
+    @operation("listPreflights", scope="tasks:read", query=PreflightQuery, page=PreflightBrief)
     def get(self, request: Request, query: Query) -> Data:
         """List the pre-flight tests of your projects, newest first."""
         return paginate_rows(services.list_preflights(request.user, query), query, presenters.serialize_brief)
 
-    @operation("createPreflight", body=PreflightCreateRequest, data=PreflightDetail, status=201)
+    @operation("createPreflight", scope="tasks:write", body=PreflightCreateRequest, data=PreflightDetail, status=201)
     def post(self, request: Request, body: Body) -> Data:
         """Start a test of whether these environments can train together, as soon as they are free."""
         return presenters.serialize_detail(services.create_preflight(request.user, **body))
 
 
 class BetweenZonesView(APIView):
-    @operation("listLinksBetweenZones", query=BetweenZonesQuery, data=BetweenZones)
+    @operation("listLinksBetweenZones", scope="tasks:read", query=BetweenZonesQuery, data=BetweenZones)
     def get(self, request: Request, query: Query) -> Data:
         """List what the newest tests measured between environments in different zones."""
         return {"items": services.list_zone_links(request.user, query["environments"])}
 
 
 class PreflightView(APIView):
-    @operation("getPreflight", data=PreflightDetail)
+    @operation("getPreflight", scope="tasks:read", data=PreflightDetail)
     def get(self, request: Request, preflight_id: str) -> Data:
         """Return one pre-flight test: every node, every pair of nodes, and the verdict."""
         return presenters.serialize_detail(services.find_preflight(request.user, preflight_id))
 
 
 class PreflightStopView(APIView):
-    @operation("stopPreflight", data=PreflightDetail)
+    @operation("stopPreflight", scope="tasks:write", data=PreflightDetail)
     def post(self, request: Request, preflight_id: str) -> Data:
         """Stop a pre-flight test. Repeating the request changes nothing."""
         return presenters.serialize_detail(services.stop_preflight(request.user, preflight_id))

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
-from apps.accounts.access import UserRights
+from apps.accounts import access
 from apps.accounts.models import User
 from apps.common import pubsub
 from apps.common.bounds import MAX_STREAMS
@@ -32,7 +32,7 @@ OPEN_STREAMS = ConnectionLimit(MAX_STREAMS, "STREAMS_TOO_MANY")
 async def stream_task(task_id: str, user: User, resume: str, ranks: str, lang: str) -> AsyncIterator[bytes]:
     """Yield the messages of the task's stream. `ranks`: `none`, `all` or one rank whose log lines are included. Ends
     when the task is final and everything is sent, or `user` may no longer see it."""
-    reader = UserRights(user.pk, user.is_superuser)
+    reader = access.get_rights(user)
     question = StreamRequest(task_id, reader, lang, ranks, StreamCursor.parse(resume) or StreamCursor())
     known: stream_polling.KnownLevels = {}
     yield b"retry: 1000\n\n"

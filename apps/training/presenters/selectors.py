@@ -233,7 +233,7 @@ def _query_detail(task: str, reader: access.UserRights) -> QuerySet[Task, Any]:
 
 
 _DETAIL = CompiledQuery(
-    lambda is_superuser, /, task, user=0: _query_detail(task, access.UserRights(user, is_superuser)),
+    lambda rights, /, task, user=0: _query_detail(task, rights.with_key(user)),
     brief_columns(
         *_STORED_COLUMNS, may_change=bool, **dict.fromkeys((*_DATA_COLUMNS, *_CONTEXT_COLUMNS)), environments_=read_json
     ),
@@ -252,7 +252,7 @@ _ATTEMPTS = CompiledQuery(
 def get_task_detail(user: User, task_id: str) -> dict[str, Any]:
     """Return everything about the task as `user` may read it. Raises ApiError 404 if they may not see it. Two queries,
     the task first: if it has ended, its attempt has, too."""
-    found = _DETAIL.first(user.is_superuser, task=task_id, **access.build_user_params(user))
+    found = _DETAIL.first(access.get_query_shape(user), task=task_id, **access.build_user_params(user))
     if found is None:
         raise ApiError(404, "NOT_FOUND")
     attempts = _ATTEMPTS.fetch(task=task_id)

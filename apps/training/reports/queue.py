@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from apps.accounts.models import Membership, Role, User
+from apps.accounts import access
+from apps.accounts.models import Role, User
 from apps.common.texts import render_text
 from apps.training.core.engine_access import is_scheduled_by_engine
 from apps.training.models import Task
@@ -26,8 +27,7 @@ class VisibilityFilter:
     """Which tasks and environments of the queue `user` may see by name."""
 
     def __init__(self, user: User) -> None:
-        rows = Membership.objects.filter(user=user).values_list("project", "role")
-        self.roles: Mapping[str, str] = dict(rows)
+        self.roles: Mapping[str, str] = access.list_roles(user)
         self.all = user.is_superuser
 
     def can_see(self, project: str) -> bool:

@@ -177,23 +177,23 @@ _DEPENDS_ON = {
 """By the field of a problem: the fields from whose values it may follow."""
 
 
-def _filter_usable(rows: Rows, is_superuser: bool, user: int, project: str) -> Rows:
+def _filter_usable(rows: Rows, user: access.AnyUser, project: str) -> Rows:
     """Return the rows that the user may see and the task's project may use, as other members of the project will read
     the task."""
-    rows = access.filter_visible(rows, access.UserRights(user, is_superuser), shared=True)
+    rows = access.filter_visible(rows, user, shared=True)
     return rows.filter(Q(project=None) | Q(project=project)) if project else rows
 
 
 _VERSIONS = CompiledInstances(
     DatasetVersion,
-    lambda is_superuser, /, key, user=0, project="": DatasetVersion.objects.filter(
-        pk=key, dataset__in=_filter_usable(Dataset.objects.all(), is_superuser, user, project)
+    lambda rights, /, key, user=0, project="": DatasetVersion.objects.filter(
+        pk=key, dataset__in=_filter_usable(Dataset.objects.all(), rights.with_key(user), project)
     ),
 )
 _MODELS = CompiledInstances(
     Model,
-    lambda is_superuser, /, key, user=0, project="": (
-        _filter_usable(Model.objects.filter(pk=key), is_superuser, user, project)
+    lambda rights, /, key, user=0, project="": (
+        _filter_usable(Model.objects.filter(pk=key), rights.with_key(user), project)
     ),
 )  # fmt: skip
 
@@ -202,7 +202,7 @@ def _load_one(rows: CompiledInstances[M], user: User, project: Project | None, k
     if not key:
         return None
     within = {"project": project.pk} if project else {}
-    return rows.first(user.is_superuser, key=key, **access.build_user_params(user), **within)
+    return rows.first(access.get_query_shape(user), key=key, **access.build_user_params(user), **within)
 
 
 def _find_version(
@@ -227,7 +227,7 @@ def _find_version(
 
 def _is_dataset_usable(user: User, project: Project | None, key: str | None) -> bool:
     rows = Dataset.objects.filter(pk=key)
-    return _filter_usable(rows, user.is_superuser, user.pk, project.pk if project else "").exists()
+    return _filter_usable(rows, user, project.pk if project else "").exists()
 
 
 def _find_framework(request: TaskRequest, nodes: int, problems: list[Problem]) -> str | None:

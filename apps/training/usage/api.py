@@ -91,7 +91,7 @@ class TaskUsage(UsageParts):
 
 
 class UsageView(APIView):
-    @operation("getUsage", query=UsageQuery, data=UsageReport, other_media="text/csv")
+    @operation("getUsage", scope="usage:read", query=UsageQuery, data=UsageReport, other_media="text/csv")
     def get(self, request: Request, query: Query) -> Data:
         """Return the GPU-hours of your projects between two times, what they were used for, and their cost; as CSV with
         `format=csv`."""
@@ -111,7 +111,7 @@ class UsageView(APIView):
 
 
 class TaskUsageView(APIView):
-    @operation("getTaskUsage", data=TaskUsage)
+    @operation("getTaskUsage", scope="tasks:read", data=TaskUsage)
     def get(self, request: Request, task_id: str) -> Data:
         """Return what the task's time was used for (queued, held, and how much advanced training) and its cost."""
         return report.report_task_usage(actions.find_task_of_any_kind(request.user, task_id))

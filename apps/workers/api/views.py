@@ -25,13 +25,19 @@ from fermi.jobs.spec import Problem
 
 
 class JoinTokensView(APIView):
-    @operation("listJoinTokens", query=shapes.JoinTokenQuery, page=shapes.JoinTokenItem)
+    @operation("listJoinTokens", scope="workers:read", query=shapes.JoinTokenQuery, page=shapes.JoinTokenItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the join tokens of your projects, without their values."""
         rows = selectors.list_join_tokens(request.user).filter(name__icontains=query["search"])
         return paginate_rows(rows, query, selectors.serialize_join_token)
 
-    @operation("createJoinToken", body=shapes.JoinTokenCreateRequest, data=shapes.JoinTokenCreated, status=201)
+    @operation(
+        "createJoinToken",
+        scope="workers:write",
+        body=shapes.JoinTokenCreateRequest,
+        data=shapes.JoinTokenCreated,
+        status=201,
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Create a token with which hosts register workers in a project (member). The answer is the only one that
         contains its value."""
@@ -39,7 +45,7 @@ class JoinTokensView(APIView):
 
 
 class JoinTokenView(APIView):
-    @operation("revokeJoinToken")
+    @operation("revokeJoinToken", scope="workers:write")
     def delete(self, request: Request, token_id: str) -> None:
         """Revoke a join token: it registers no more workers; those registered with it stay (member)."""
         registration.revoke_join_token(request.user, token_id)
@@ -48,7 +54,9 @@ class JoinTokenView(APIView):
 class WorkerRegisterView(APIView):
     authentication_classes = (JoinAuthentication,)
 
-    @operation("registerWorkers", body=shapes.WorkerRegisterRequest, data=shapes.WorkersRegistered, status=201)
+    @operation(
+        "registerWorkers", scope="worker", body=shapes.WorkerRegisterRequest, data=shapes.WorkersRegistered, status=201
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Register the workers of a host, or register them again; needs a join token. 409 where a worker id or a node
         name is taken."""
@@ -62,7 +70,7 @@ class WorkerHeartbeatView(APIView):
     authentication_classes = ()
     permission_classes = (AllowAny,)
 
-    @operation("workerHeartbeat", body=shapes.WorkerHeartbeatRequest, data=shapes.WorkerHeartbeatAnswer)
+    @operation("workerHeartbeat", scope="worker", body=shapes.WorkerHeartbeatRequest, data=shapes.WorkerHeartbeatAnswer)
     def post(self, request: Request, body: Body) -> Data:
         """Report what workers do, and return what each of them has to do. Repeating or losing a heartbeat changes
         nothing."""
@@ -81,7 +89,7 @@ class WorkerOrderView(APIView):
     authentication_classes = (WorkerAuthentication,)
     permission_classes = (AllowAny,)
 
-    @operation("getWorkerOrder", data=shapes.WorkerOrder)
+    @operation("getWorkerOrder", scope="worker", data=shapes.WorkerOrder)
     def get(self, request: Request, worker_id: str) -> Data:
         """Return the whole order that the worker has to run; needs its own token."""
         found = store.read_order(worker_id)
@@ -108,7 +116,11 @@ class WorkerLogView(APIView):
     parser_classes = (RawParser,)
 
     @operation(
-        "appendWorkerLog", query=shapes.WorkerLogQuery, request_media=RAW_MEDIA_TYPE, data=shapes.WorkerLogAnswer
+        "appendWorkerLog",
+        scope="worker",
+        query=shapes.WorkerLogQuery,
+        request_media=RAW_MEDIA_TYPE,
+        data=shapes.WorkerLogAnswer,
     )
     def put(self, request: Request, worker_id: str, task_id: str, attempt: str, rank: str, query: Query) -> Data:
         """Append raw bytes to a rank's log at byte `offset`; needs the worker's own token. A repeated piece is not
@@ -128,7 +140,7 @@ class WorkerHostedView(APIView):
     authentication_classes = (WorkerAuthentication,)
     permission_classes = (AllowAny,)
 
-    @operation("getWorkerHosted", data=shapes.WorkerHosted)
+    @operation("getWorkerHosted", scope="worker", data=shapes.WorkerHosted)
     def get(self, request: Request, worker_id: str, run: str) -> Data:
         """Return a dev environment's run that the worker's host has to keep running; needs the worker's token."""
         found = environment_store.read_run_body(worker_id, run)
@@ -143,7 +155,11 @@ class WorkerHostedLogView(APIView):
     parser_classes = (RawParser,)
 
     @operation(
-        "appendWorkerHostedLog", query=shapes.WorkerLogQuery, request_media=RAW_MEDIA_TYPE, data=shapes.WorkerLogAnswer
+        "appendWorkerHostedLog",
+        scope="worker",
+        query=shapes.WorkerLogQuery,
+        request_media=RAW_MEDIA_TYPE,
+        data=shapes.WorkerLogAnswer,
     )
     def put(self, request: Request, worker_id: str, run: str, query: Query) -> Data:
         """Append raw bytes to the log of a dev environment's run, in the same way as to a rank's log."""
@@ -162,7 +178,7 @@ def _make_gap_response(gap: log_upload.OffsetGapError, offset: int) -> HttpRespo
 
 
 class WorkersView(APIView):
-    @operation("listWorkers", query=shapes.WorkerQuery, page=shapes.WorkerItem)
+    @operation("listWorkers", scope="workers:read", query=shapes.WorkerQuery, page=shapes.WorkerItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the workers of your projects."""
         judge = health.read_worker_health()
@@ -171,19 +187,19 @@ class WorkersView(APIView):
 
 
 class WorkerView(APIView):
-    @operation("getWorker", data=shapes.WorkerItem)
+    @operation("getWorker", scope="workers:read", data=shapes.WorkerItem)
     def get(self, request: Request, worker_id: str) -> Data:
         """Return one worker."""
         return selectors.serialize_worker(request.user, worker_id)
 
-    @operation("removeWorker")
+    @operation("removeWorker", scope="workers:write")
     def delete(self, request: Request, worker_id: str) -> None:
         """Delete a worker that no task uses (member)."""
         registration.delete_worker(request.user, worker_id)
 
 
 class WorkerEnvironmentView(APIView):
-    @operation("getWorkerEnvironment", data=shapes.WorkerEnvironment)
+    @operation("getWorkerEnvironment", scope="workers:read", data=shapes.WorkerEnvironment)
     def get(self, request: Request, worker_id: str) -> Data:
         """Return the environment variables that the worker's process would get if its group were started now. 409 where
         it is in no group."""
@@ -192,33 +208,40 @@ class WorkerEnvironmentView(APIView):
 
 
 class WorkerTelemetryView(APIView):
-    @operation("getWorkerTelemetry", query=TelemetryQuery, data=MachineTelemetry)
+    @operation("getWorkerTelemetry", scope="workers:read", query=TelemetryQuery, data=MachineTelemetry)
     def get(self, request: Request, worker_id: str, query: Query) -> Data:
         """Return what a worker's GPU, rank and host used, and which tasks held it."""
         return selectors.serialize_worker_telemetry(request.user, worker_id, query)
 
 
 class GroupsView(APIView):
-    @operation("listWorkerGroups", query=shapes.GroupQuery, page=shapes.GroupItem)
+    @operation("listWorkerGroups", scope="workers:read", query=shapes.GroupQuery, page=shapes.GroupItem)
     def get(self, request: Request, query: Query) -> Data:
         """List the groups of workers."""
         found = paginate_rows(selectors.list_groups(request.user, query["search"]), query)
         return {**found, "items": selectors.serialize_groups(found["items"])}
 
-    @operation("createWorkerGroup", body=shapes.GroupCreateRequest, data=shapes.GroupItem, status=201)
+    @operation(
+        "createWorkerGroup", scope="workers:write", body=shapes.GroupCreateRequest, data=shapes.GroupItem, status=201
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Create a group, empty or with workers that are in none (member). 409 where the name is taken."""
         return _serialize_group(request, groups.create_group(request.user, **body).pk)
 
 
 class GroupView(APIView):
-    @operation("getWorkerGroup", data=shapes.GroupItem)
+    @operation("getWorkerGroup", scope="workers:read", data=shapes.GroupItem)
     def get(self, request: Request, group_id: str) -> Data:
         """Return one group with its workers in the order of ranks."""
         return _serialize_group(request, group_id)
 
     @operation(
-        "changeWorkerGroup", body=shapes.GroupChangeRequest, partial=True, data=shapes.GroupItem, collects_problems=True
+        "changeWorkerGroup",
+        scope="workers:write",
+        body=shapes.GroupChangeRequest,
+        partial=True,
+        data=shapes.GroupItem,
+        collects_problems=True,
     )
     def patch(self, request: Request, group_id: str, body: Body, wrong: list[Problem]) -> Data:
         """Change a group's name, settings or script (member). A running task keeps the settings that it was started
@@ -226,14 +249,14 @@ class GroupView(APIView):
         groups.change_group(request.user, group_id, body, wrong)
         return _serialize_group(request, group_id)
 
-    @operation("deleteWorkerGroup")
+    @operation("deleteWorkerGroup", scope="workers:write")
     def delete(self, request: Request, group_id: str) -> None:
         """Delete a group: its workers are in no group afterwards, its tasks stay (member). 409 while it runs."""
         groups.delete_group(request.user, group_id)
 
 
 class GroupMoveView(APIView):
-    @operation("moveWorkers", body=shapes.GroupMoveRequest, data=shapes.WorkersMoved)
+    @operation("moveWorkers", scope="workers:write", body=shapes.GroupMoveRequest, data=shapes.WorkersMoved)
     def post(self, request: Request, body: Body) -> Data:
         """Move workers to a group or out of their group, all of them or none (member). 409 while a group concerned
         runs."""
@@ -242,21 +265,21 @@ class GroupMoveView(APIView):
 
 
 class GroupStartView(APIView):
-    @operation("startWorkerGroup", data=shapes.GroupItem)
+    @operation("startWorkerGroup", scope="workers:write", data=shapes.GroupItem)
     def post(self, request: Request, group_id: str) -> Data:
         """Start the group's script as a training task (member). 409 while it runs already."""
         return _serialize_group(request, start_group.start_group(request.user, group_id).pk)
 
 
 class GroupStopView(APIView):
-    @operation("stopWorkerGroup", data=shapes.GroupItem)
+    @operation("stopWorkerGroup", scope="workers:write", data=shapes.GroupItem)
     def post(self, request: Request, group_id: str) -> Data:
         """Stop the group's task (member). Repeating the request changes nothing."""
         return _serialize_group(request, start_group.stop_group(request.user, group_id).pk)
 
 
 class GroupRestartView(APIView):
-    @operation("restartWorkerGroup", data=shapes.GroupItem)
+    @operation("restartWorkerGroup", scope="workers:write", data=shapes.GroupItem)
     def post(self, request: Request, group_id: str) -> Data:
         """Stop the group's task, and start a new one as soon as the workers are free (member)."""
         return _serialize_group(request, start_group.restart_group(request.user, group_id).pk)

@@ -77,7 +77,10 @@ REST_FRAMEWORK = {
         "apps.accounts.api.authentication.BearerAuthentication",
         "apps.accounts.api.authentication.CookieAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_PERMISSION_CLASSES": [
+        "rest_framework.permissions.IsAuthenticated",
+        "apps.accounts.api.permissions.HasScope",
+    ],
     "DEFAULT_PARSER_CLASSES": ["apps.common.renderers.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["apps.common.renderers.JSONRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "apps.common.renderers.JSONOnlyNegotiation",
