@@ -46,11 +46,11 @@ class BearerAuthentication(TokenAuthentication):
 
 def limit_user(user: User, token: ApiToken) -> None:
     """Give the instance `user` the rights that the token leaves of its user's. It must not be saved any more."""
+    scopes, projects, tasks = (
+        None if some is None else frozenset(some) for some in (token.scopes, token.projects, token.tasks)
+    )
     rights = TokenRights(
-        token.digest[:TOKEN_ID_LENGTH],
-        token.name,
-        *(None if some is None else frozenset(some) for some in (token.scopes, token.projects, token.tasks)),
-        administrator=user.is_superuser,
+        token.digest[:TOKEN_ID_LENGTH], token.name, scopes, projects, tasks, administrator=user.is_superuser
     )
     if rights.projects is not None:
         user.is_superuser = user.is_staff = False
