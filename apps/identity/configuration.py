@@ -14,9 +14,6 @@ ALLAUTH_PROVIDERS: Mapping[str, str] = {
     ProviderKind.OKTA: "openid_connect",
     ProviderKind.KEYCLOAK: "openid_connect",
     ProviderKind.AUTHENTIK: "openid_connect",
-    ProviderKind.FEISHU: "feishu",
-    ProviderKind.LARK: "feishu",
-    ProviderKind.DINGTALK: "dingtalk",
     ProviderKind.SAML: "saml",
 }
 """The provider class of allauth by kind. Kinds without one do not send people to another site."""

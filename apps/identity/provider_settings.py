@@ -83,9 +83,6 @@ OPENID: Mapping[str, Check] = {
 }
 CHECKS: Mapping[str, Mapping[str, Check]] = {
     **dict.fromkeys(OPENID_KINDS, OPENID),
-    ProviderKind.FEISHU: COMMON,
-    ProviderKind.LARK: COMMON,
-    ProviderKind.DINGTALK: COMMON,
 }
 """Known settings by kind. Kinds that are not in it check theirs themselves."""
 RESERVED_PARAMETERS = frozenset(

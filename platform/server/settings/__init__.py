@@ -36,6 +36,7 @@ FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (wi
 FERMI_IDENTITY_PROVIDERS  providers that people sign in with: JSON, or the path of a JSON or TOML file (docs/sign-in.md)
 FERMI_OIDC_URL       one such provider: the issuer's address, with FERMI_OIDC_CLIENT_ID, FERMI_OIDC_CLIENT_SECRET and
                      FERMI_OIDC_NAME, what its button says
+FERMI_LOCAL_ACCOUNTS "0" refuses passwords: people sign in by a provider, or by a link that `fermi login-link` makes
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia/Shanghai (UTC)
 FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight test wait for each other
@@ -98,8 +99,6 @@ INSTALLED_APPS = [
     "allauth.mfa",
     "allauth.headless",
     "apps.identity.allauth_app.SocialAccountConfig",
-    "allauth.socialaccount.providers.feishu",
-    "allauth.socialaccount.providers.dingtalk",
     "apps.common",
     "apps.accounts",
     "apps.identity",
