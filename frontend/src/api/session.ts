@@ -18,6 +18,26 @@ export const signInQuery = queryOptions({
   staleTime: Infinity,
 });
 
+/** Returns by what people may sign in, and why a sign-in by a provider was refused. `error`: of the page's address. */
+export const signInProvidersQuery = (error: string | null) =>
+  queryOptions({
+    queryKey: ["session", "sign-in-providers", error],
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/auth/providers", { params: { query: { ...(error && { error }) } } })),
+    staleTime: 60_000,
+  });
+
+/** Begins a sign-in by a provider, and returns the address that the browser goes to. */
+export async function startSignIn(providerId: string, next: string): Promise<string> {
+  const { url } = await unwrapResponse(
+    http.POST("/api/v1/auth/providers/{provider_id}/start", {
+      params: { path: { provider_id: providerId } },
+      body: { next },
+    }),
+  );
+  return url;
+}
+
 /** Notices for operators; empty for other users. */
 export const noticesQuery = queryOptions({
   queryKey: ["notices"] as const,
