@@ -80,7 +80,7 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
         """Return the account with a verified address of the provider, where its settings link by it; never an
         administrator's or a service account."""
         found = super().authenticate_by_email(sociallogin)
-        if found and (found[0].is_superuser or found[0].service_project_id or not found[0].is_active):  # type: ignore[attr-defined]
+        if found and (found[0].is_superuser or found[0].service_project_id or not found[0].is_active):
             return None
         return found
 

@@ -54,8 +54,8 @@ def _read_values(values: tuple[str, ...]) -> EnvironmentProviders:
             errors.append(f"{label}: the id {provider.id} is there twice; the first one counts.")
         else:
             found[provider.id] = provider
-    for error in errors:
-        log.error(error)
+    for sentence in errors:
+        log.error(sentence)
     return EnvironmentProviders(tuple(found.values()), tuple(errors))
 
 

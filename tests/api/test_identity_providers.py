@@ -29,6 +29,14 @@ def test_an_administrator_sets_a_provider_up_and_its_secret_is_never_shown(admin
     assert "very secret" not in str(list(AuditEvent.objects.values("data")))
 
 
+def test_the_list_has_pages_and_a_search(admin: Api) -> None:
+    for number in range(3):
+        admin.post("/identity-providers", {**BODY, "id": f"company-{number}", "name": f"Company {number}"})
+    page = admin.get("/identity-providers", page=2, pageSize=2).data
+    assert ([item["id"] for item in page["items"]], page["total"]) == (["company-2"], 3)
+    assert admin.get("/identity-providers", search="company 1").ids == ["company-1"]
+
+
 def test_a_change_without_a_secret_leaves_it(admin: Api) -> None:
     admin.post("/identity-providers", BODY)
     before = IdentityProvider.objects.get().secret

@@ -11,8 +11,9 @@ from django.http import HttpRequest
 from rest_framework.permissions import AllowAny
 
 from apps.accounts import access
-from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
+from apps.common.api import APIView, Body, Data, Query, Request, operation
 from apps.common.errors import ApiError
+from apps.common.pages import paginate_items
 from apps.common.texts import render_text
 from apps.identity import selectors, services
 from apps.identity.api import serializers as shapes
@@ -62,7 +63,7 @@ class IdentityProvidersView(APIView):
         access.require_administrator(request.user)
         words = query["search"].lower()
         found = [one for one in selectors.list_configurations(enabled=None) if words in f"{one.id} {one.name}".lower()]
-        return paginate_rows(found, query, lambda one: serialize_provider(request, one))
+        return paginate_items([serialize_provider(request, one) for one in found], query)
 
     @operation(
         "createIdentityProvider",
