@@ -91,10 +91,24 @@ export async function signIn(credentials: Credentials): Promise<"done" | "code">
         });
   if (response.ok || response.status === 409) return "done"; // 409: already signed in
   const text = (await response.json().catch(() => ({}))) as Refusal;
-  if (text.data?.flows?.some(({ id, is_pending }) => id === "mfa_authenticate" && is_pending)) return "code";
+  if (needsCode(text)) return "code";
   const first = text.errors?.[0];
   const code = response.status === 429 ? "too_many_login_attempts" : (first?.code ?? "unknown");
   throw new ApiError(response.status, { error: code, message: first?.message });
+}
+
+/** Returns whether a sign-in by a provider waits for the account's second factor. */
+export const pendingCodeQuery = queryOptions({
+  queryKey: ["session", "pending-code"],
+  queryFn: async () => {
+    const response = await fetch(AUTH + "/session");
+    return needsCode((await response.json().catch(() => ({}))) as Refusal);
+  },
+  retry: false,
+});
+
+function needsCode(refusal: Refusal): boolean {
+  return refusal.data?.flows?.some(({ id, is_pending }) => id === "mfa_authenticate" && is_pending) ?? false;
 }
 
 export async function signOut(): Promise<void> {

@@ -6,7 +6,7 @@ import { useNavigate, useSearchParams } from "react-router";
 import { ConnectionBanner } from "@/app/connection-banner";
 import { LanguageSwitch, ThemeSwitch } from "@/app/preferences";
 import { ApiError } from "@/api/errors";
-import { meQuery, signIn, signInProvidersQuery, signInQuery, startSignIn } from "@/api/session";
+import { meQuery, pendingCodeQuery, signIn, signInProvidersQuery, signInQuery, startSignIn } from "@/api/session";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { CopyButton } from "@/ui/copy-button";
@@ -31,12 +31,14 @@ export function Component() {
   const client = useQueryClient();
   const navigate = useNavigate();
   const [params] = useSearchParams();
-  const [wantsCode, setWantsCode] = useState(false);
+  const [passwordFits, setPasswordFits] = useState(false);
+  const { data: providerFits = false } = useQuery(pendingCodeQuery);
+  const wantsCode = passwordFits || providerFits;
   const { mutate, isPending, error } = useMutation({
     mutationFn: signIn,
     onSuccess: async (outcome) => {
       if (outcome === "code") {
-        setWantsCode(true);
+        setPasswordFits(true);
         return;
       }
       await client.resetQueries({ queryKey: meQuery.queryKey });
@@ -67,7 +69,7 @@ export function Component() {
           <p className="text-sm text-muted">{t("signIn.lead")}</p>
         </div>
         <SignInProviders next={getSafeNext(params.get("next"))} error={params.get("error")} />
-        {local && (
+        {(local || wantsCode) && (
           <form onSubmit={submit} className="space-y-4 rounded-xl border bg-surface p-5 shadow-xs">
             {error && (
               <Callout tone="bad" role="alert">

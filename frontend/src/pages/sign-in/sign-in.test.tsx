@@ -117,6 +117,17 @@ test("who is no operator is told who may enter, and finds the way back", async (
   expect(back.getAttribute("href")).toBe("/training");
 });
 
+test("a sign-in by a provider goes on with the account's second factor", async () => {
+  platformHandlers.use(
+    http.get("http://fermi.test/_allauth/browser/v1/auth/session", () =>
+      HttpResponse.json({ data: { flows: [{ id: "mfa_authenticate", is_pending: true }] } }, { status: 401 }),
+    ),
+  );
+  renderAt("/sign-in");
+  expect(await screen.findByLabelText("验证码")).toBeTruthy();
+  expect(screen.queryByLabelText("密码")).toBeNull();
+});
+
 test("where passwords are switched off there are the providers alone, and why the last one refused", async () => {
   let asked: string | null = null;
   const sent: unknown[] = [];
