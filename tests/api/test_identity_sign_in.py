@@ -4,6 +4,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django.test import Client
 
@@ -338,3 +339,15 @@ def test_the_sign_in_page_learns_why_a_sign_in_was_refused(client: Client, db: N
     assert refusal["message"]
     for written in ("FORBIDDEN", "IDENTITY_NO_SUCH_CODE", "<b>"):
         assert client.get("/api/v1/auth/providers", {"error": written}).json()["data"]["refusal"] is None
+
+
+def test_an_account_with_a_second_factor_is_not_signed_in_by_the_provider_alone(
+    client: Client, server: OpenIdServer, provider: IdentityProvider
+) -> None:
+    user = User.objects.create_user("ada")
+    SocialAccount.objects.create(user=user, provider="sso", uid="u-1")
+    Authenticator.objects.create(user=user, type=Authenticator.Type.TOTP, data={"secret": "JBSWY3DPEHPK3PXP"})
+    assert sign_in(client, server) == "/tasks?page=2"
+    assert not is_signed_in(client)
+    flows = client.get("/_allauth/browser/v1/auth/session").json()["data"]["flows"]
+    assert [flow["is_pending"] for flow in flows if flow["id"] == "mfa_authenticate"] == [True]
