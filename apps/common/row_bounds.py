@@ -13,6 +13,7 @@ MAX_ROWS = {
     "doors": 500,  # of a person: tickets and browsers that may still enter
     "environment-templates": 500,  # of a project
     "environments": 5_000,  # of a project, those that are gone not counted
+    "identity-providers": 50,  # of the platform
     "installations": 200,  # of a person, under way: packages into environments
     "files": 1_000_000,  # of a project, with its folders
     "join-tokens": 100,  # of a person

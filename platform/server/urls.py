@@ -12,6 +12,7 @@ from server import views
 api: list[URLPattern | URLResolver] = [
     path("", include("apps.training.api.urls")),  # the most asked for comes first
     path("", include("apps.accounts.api.urls")),
+    path("", include("apps.identity.api.urls")),
     path("", include("apps.notices.api.urls")),
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),
@@ -39,6 +40,7 @@ urlpatterns = [
     path("tensorboard-feed/", include("apps.tensorboard.api.feed_urls")),
     path("_allauth/", include("allauth.headless.urls")),
     path("auth/link/<str:secret>", sign_in_by_link),
+    path("auth/", include("apps.identity.oidc.urls")),
     path("environments/<str:environment_id>/open", open_environment),
     path("admin/login/", views.redirect_admin_login),
     path("admin/", admin.site.urls),

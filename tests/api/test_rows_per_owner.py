@@ -72,7 +72,7 @@ ONE_FOR_EACH_OTHER_ROW = {
     "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
-    "common.ClockJump",
+    "common.ClockJump", "identity.IdentityProvider",
     "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
     "code.Blob", "environments.Event", "environments.Gpu", "environments.Run", "notices.Delivery", "notices.Incident",
     "notices.Item", "overview.Hour", "runs.Position", "scheduling.Price", "scheduling.Usage", "sweeps.Trial",

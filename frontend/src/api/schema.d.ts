@@ -38,6 +38,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return by what people may sign in, and why a sign-in by a provider was refused. */
+        get: operations["listSignInProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/providers/{provider_id}/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Begin a sign-in by a provider in this browser, and return where it goes: to the provider, or back to the
+         *     sign-in page with the reason. 404 for a provider that is not there or disabled.
+         */
+        post: operations["startSignIn"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/sign-in": {
         parameters: {
             query?: never;
@@ -917,6 +954,86 @@ export interface paths {
         put?: never;
         /** @description Return which framework suits a model of this size on these environments, with settings and reasons. */
         post: operations["recommendFramework"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/identity-providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the providers that people sign in with, without secrets (administrator). */
+        get: operations["listIdentityProviders"];
+        put?: never;
+        /** @description Set up a provider (administrator). All problems are reported at once. 409 where the id is taken. */
+        post: operations["createIdentityProvider"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/identity-providers/{provider_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return one provider (administrator). */
+        get: operations["getIdentityProvider"];
+        put?: never;
+        post?: never;
+        /** @description Delete a provider (administrator). Accounts stay. */
+        delete: operations["deleteIdentityProvider"];
+        options?: never;
+        head?: never;
+        /**
+         * @description Change a provider (administrator). Its id and kind stay, and so does a secret that is not given. 409 for one
+         *     of the platform's environment.
+         */
+        patch: operations["changeIdentityProvider"];
+        trace?: never;
+    };
+    "/api/v1/identity-providers/{provider_id}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Let a person of a provider sign in to an existing account (administrator). 409 where the provider's person
+         *     has one.
+         */
+        post: operations["linkIdentity"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/identity-providers/{provider_id}/trial": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Begin a trial of a provider in this browser, signed in as administrator: the address returned ends at a page
+         *     with the claims. It changes no session and no account. A disabled provider can be tried.
+         */
+        post: operations["tryIdentityProvider"];
         delete?: never;
         options?: never;
         head?: never;
@@ -5234,6 +5351,66 @@ export interface components {
             amount: string;
             currency: string;
         };
+        IdentityProviderCreateRequest: {
+            name: string;
+            clientId: string;
+            /** @description never shown again; without one it stays */
+            secret?: string;
+            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            settings: {
+                [key: string]: unknown;
+            };
+            /** @description whether people may sign in by it; true by default */
+            enabled?: boolean;
+            /** @description part of the callback address; never changes */
+            id: string;
+            kind: components["schemas"]["IdentityProviderKind"];
+        };
+        IdentityProviderItem: {
+            id: string;
+            kind: components["schemas"]["IdentityProviderKind"];
+            name: string;
+            clientId: string;
+            hasSecret: boolean;
+            settings: unknown;
+            enabled: boolean;
+            /** @description true: it comes from the platform's environment */
+            readonly: boolean;
+            /** @description to be entered at the provider */
+            callbackUrl: string;
+        };
+        IdentityProviderItemEnvelope: {
+            data: components["schemas"]["IdentityProviderItem"];
+            code: number;
+            message: string;
+        };
+        IdentityProviderItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["IdentityProviderItem"][];
+        };
+        IdentityProviderItemPageEnvelope: {
+            data: components["schemas"]["IdentityProviderItemPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "saml";
+        IdentityProviderLink: {
+            username: string;
+            uid: string;
+        };
+        IdentityProviderLinkEnvelope: {
+            data: components["schemas"]["IdentityProviderLink"];
+            code: number;
+            message: string;
+        };
+        IdentityProviderLinkRequest: {
+            username: string;
+            /** @description what the provider knows the person by: its `sub` */
+            uid: string;
+        };
         Inbox: {
             items: components["schemas"]["InboxItem"][];
             /** @description grouped: as groups */
@@ -6551,6 +6728,18 @@ export interface components {
                 [key: string]: string;
             };
             maxRestarts?: number;
+        };
+        PatchedIdentityProviderChangeRequest: {
+            name?: string;
+            clientId?: string;
+            /** @description never shown again; without one it stays */
+            secret?: string;
+            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            settings?: {
+                [key: string]: unknown;
+            };
+            /** @description whether people may sign in by it; true by default */
+            enabled?: boolean;
         };
         PatchedLogPatternRequest: {
             enabled?: boolean;
@@ -7911,6 +8100,42 @@ export interface components {
             data: components["schemas"]["SignIn"];
             code: number;
             message: string;
+        };
+        SignInProvider: {
+            id: string;
+            /** @description what its button says */
+            name: string;
+            kind: components["schemas"]["IdentityProviderKind"];
+        };
+        SignInProviders: {
+            /** @description false: passwords are refused */
+            localAccounts: boolean;
+            providers: components["schemas"]["SignInProvider"][];
+            /** @description the text of `error`; null without one */
+            refusal: components["schemas"]["SignInRefusal"] | null;
+        };
+        SignInProvidersEnvelope: {
+            data: components["schemas"]["SignInProviders"];
+            code: number;
+            message: string;
+        };
+        SignInRefusal: {
+            error: string;
+            message: string;
+            hint: string;
+        };
+        SignInStart: {
+            /** @description where the browser goes now */
+            url: string;
+        };
+        SignInStartEnvelope: {
+            data: components["schemas"]["SignInStart"];
+            code: number;
+            message: string;
+        };
+        SignInStartRequest: {
+            /** @description path of the console where the person goes afterwards; / otherwise */
+            next?: string;
         };
         SnapshotDiff: {
             before: string;
@@ -10341,6 +10566,72 @@ export interface operations {
             };
         };
     };
+    listSignInProviders: {
+        parameters: {
+            query?: {
+                /** @description of the address that a refused sign-in returned to */
+                error?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInProvidersEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    startSignIn: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                provider_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["SignInStartRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInStartEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     getSignIn: {
         parameters: {
             query?: never;
@@ -12327,6 +12618,230 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FrameworkRecommendationEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listIdentityProviders: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProviderItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createIdentityProvider: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["IdentityProviderCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProviderItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getIdentityProvider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProviderItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteIdentityProvider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeIdentityProvider: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                provider_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedIdentityProviderChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProviderItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    linkIdentity: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                provider_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["IdentityProviderLinkRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProviderLinkEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    tryIdentityProvider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInStartEnvelope"];
                 };
             };
             default: {

@@ -18,6 +18,26 @@ export const signInQuery = queryOptions({
   staleTime: Infinity,
 });
 
+/** Returns by what people may sign in, and why a sign-in by a provider was refused. `error`: of the page's address. */
+export const signInProvidersQuery = (error: string | null) =>
+  queryOptions({
+    queryKey: ["session", "sign-in-providers", error],
+    queryFn: () =>
+      unwrapResponse(http.GET("/api/v1/auth/providers", { params: { query: { ...(error && { error }) } } })),
+    staleTime: 60_000,
+  });
+
+/** Begins a sign-in by a provider, and returns the address that the browser goes to. */
+export async function startSignIn(providerId: string, next: string): Promise<string> {
+  const { url } = await unwrapResponse(
+    http.POST("/api/v1/auth/providers/{provider_id}/start", {
+      params: { path: { provider_id: providerId } },
+      body: { next },
+    }),
+  );
+  return url;
+}
+
 /** Notices for operators; empty for other users. */
 export const noticesQuery = queryOptions({
   queryKey: ["notices"] as const,
@@ -71,10 +91,24 @@ export async function signIn(credentials: Credentials): Promise<"done" | "code">
         });
   if (response.ok || response.status === 409) return "done"; // 409: already signed in
   const text = (await response.json().catch(() => ({}))) as Refusal;
-  if (text.data?.flows?.some(({ id, is_pending }) => id === "mfa_authenticate" && is_pending)) return "code";
+  if (needsCode(text)) return "code";
   const first = text.errors?.[0];
   const code = response.status === 429 ? "too_many_login_attempts" : (first?.code ?? "unknown");
   throw new ApiError(response.status, { error: code, message: first?.message });
+}
+
+/** Returns whether a sign-in by a provider waits for the account's second factor. */
+export const pendingCodeQuery = queryOptions({
+  queryKey: ["session", "pending-code"],
+  queryFn: async () => {
+    const response = await fetch(AUTH + "/session");
+    return needsCode((await response.json().catch(() => ({}))) as Refusal);
+  },
+  retry: false,
+});
+
+function needsCode(refusal: Refusal): boolean {
+  return refusal.data?.flows?.some(({ id, is_pending }) => id === "mfa_authenticate" && is_pending) ?? false;
 }
 
 export async function signOut(): Promise<void> {

@@ -124,6 +124,7 @@ export const en: Translation = {
     },
   },
   signIn: {
+    byProvider: "Continue with {{name}}",
     title: "Sign in",
     lead: "Choose environments, start training, watch it converge.",
     name: "User name or e-mail",

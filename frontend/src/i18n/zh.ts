@@ -116,6 +116,7 @@ export const zh = {
     gpuSeconds: "{{amount}} GPU 秒",
   },
   signIn: {
+    byProvider: "使用 {{name}} 登录",
     title: "登录",
     lead: "选择环境，开始训练，看着它收敛。",
     name: "用户名或邮箱",

@@ -878,6 +878,24 @@ class HourlyPrice(TypedDict):
     currency: str
 
 
+IdentityProviderKind: TypeAlias = Literal[
+    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik", "saml"
+]
+
+
+class IdentityProviderLink(TypedDict):
+    username: str
+    uid: str
+
+
+class IdentityProviderLinkRequest(TypedDict):
+    username: str
+    uid: str
+    """
+    what the provider knows the person by: its `sub`
+    """
+
+
 class InboxReadRequest(TypedDict):
     ids: NotRequired[list[str] | None]
     """
@@ -1663,6 +1681,23 @@ class PatchedGroupChangeRequest(TypedDict):
     variables by name, each with the name of a secret of the project whose value it gets
     """
     maxRestarts: NotRequired[int]
+
+
+class PatchedIdentityProviderChangeRequest(TypedDict):
+    name: NotRequired[str]
+    clientId: NotRequired[str]
+    secret: NotRequired[str]
+    """
+    never shown again; without one it stays
+    """
+    settings: NotRequired[dict[str, Any]]
+    """
+    docs/sign-in.md lists them: server_url, scopes, …
+    """
+    enabled: NotRequired[bool]
+    """
+    whether people may sign in by it; true by default
+    """
 
 
 class PatchedLogPatternRequest(TypedDict):
@@ -2640,6 +2675,35 @@ class SignIn(TypedDict):
     embedded: bool
     """
     started with `make up`: on its machine, `fermi login-link` prints a one-time sign-in link
+    """
+
+
+class SignInProvider(TypedDict):
+    id: str
+    name: str
+    """
+    what its button says
+    """
+    kind: IdentityProviderKind
+
+
+class SignInRefusal(TypedDict):
+    error: str
+    message: str
+    hint: str
+
+
+class SignInStart(TypedDict):
+    url: str
+    """
+    where the browser goes now
+    """
+
+
+class SignInStartRequest(TypedDict):
+    next: NotRequired[str]
+    """
+    path of the console where the person goes afterwards; / otherwise
     """
 
 
@@ -4490,6 +4554,46 @@ class HostedItem(TypedDict):
     """
 
 
+class IdentityProviderCreateRequest(TypedDict):
+    name: str
+    clientId: str
+    secret: NotRequired[str]
+    """
+    never shown again; without one it stays
+    """
+    settings: dict[str, Any]
+    """
+    docs/sign-in.md lists them: server_url, scopes, …
+    """
+    enabled: NotRequired[bool]
+    """
+    whether people may sign in by it; true by default
+    """
+    id: str
+    """
+    part of the callback address; never changes
+    """
+    kind: IdentityProviderKind
+
+
+class IdentityProviderItem(TypedDict):
+    id: str
+    kind: IdentityProviderKind
+    name: str
+    clientId: str
+    hasSecret: bool
+    settings: Any
+    enabled: bool
+    readonly: bool
+    """
+    true: it comes from the platform's environment
+    """
+    callbackUrl: str
+    """
+    to be entered at the provider
+    """
+
+
 class InboxItem(TypedDict):
     """
     An incident that concerns you; `body` says why, and what to do.
@@ -5457,6 +5561,18 @@ class ScheduleRunItem(TypedDict):
     why it was skipped or failed, or what it waits for
     """
     decidedAt: str
+
+
+class SignInProviders(TypedDict):
+    localAccounts: bool
+    """
+    false: passwords are refused
+    """
+    providers: list[SignInProvider]
+    refusal: SignInRefusal | None
+    """
+    the text of `error`; null without one
+    """
 
 
 class SweepFileMeaning(TypedDict):

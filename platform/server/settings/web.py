@@ -65,6 +65,9 @@ ACCOUNT_ADAPTER = "apps.accounts.adapter.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
+LOCAL_ACCOUNTS = read_flag("FERMI_LOCAL_ACCOUNTS", default=True)
+SOCIALACCOUNT_ADAPTER = "apps.identity.adapter.SocialAccountAdapter"
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 
 KNOX_TOKEN_MODEL = "accounts.ApiToken"
@@ -132,6 +135,7 @@ SPECTACULAR_SETTINGS = {
         "PreflightDetailAllowedActionsEnum": "apps.training.preflight.api.STOP_ACTIONS",
         "PreflightLevel": "apps.training.preflight.api.TEST_LEVELS",
         "PreflightStatus": "apps.training.preflight.api.PREFLIGHT_STATUSES",
+        "IdentityProviderKind": "apps.identity.api.serializers.KINDS",
         "IncidentKind": "apps.notices.api.serializers.KIND_CHOICES",
         "NoticeChannelKind": "apps.notices.api.serializers.CHANNELS",
         "AttentionKind": "apps.overview.api.serializers.ATTENTION_KINDS",

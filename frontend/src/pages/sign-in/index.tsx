@@ -6,7 +6,7 @@ import { useNavigate, useSearchParams } from "react-router";
 import { ConnectionBanner } from "@/app/connection-banner";
 import { LanguageSwitch, ThemeSwitch } from "@/app/preferences";
 import { ApiError } from "@/api/errors";
-import { meQuery, signIn, signInQuery } from "@/api/session";
+import { meQuery, pendingCodeQuery, signIn, signInProvidersQuery, signInQuery, startSignIn } from "@/api/session";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { CopyButton } from "@/ui/copy-button";
@@ -31,12 +31,14 @@ export function Component() {
   const client = useQueryClient();
   const navigate = useNavigate();
   const [params] = useSearchParams();
-  const [wantsCode, setWantsCode] = useState(false);
+  const [passwordFits, setPasswordFits] = useState(false);
+  const { data: providerFits = false } = useQuery(pendingCodeQuery);
+  const wantsCode = passwordFits || providerFits;
   const { mutate, isPending, error } = useMutation({
     mutationFn: signIn,
     onSuccess: async (outcome) => {
       if (outcome === "code") {
-        setWantsCode(true);
+        setPasswordFits(true);
         return;
       }
       await client.resetQueries({ queryKey: meQuery.queryKey });
@@ -45,6 +47,7 @@ export function Component() {
       else await navigate(next, { replace: true });
     },
   });
+  const local = useQuery(signInProvidersQuery(params.get("error"))).data?.localAccounts ?? true;
   const submit = (event: SubmitEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
@@ -65,20 +68,64 @@ export function Component() {
           <h1 className="text-2xl font-semibold">Fermi</h1>
           <p className="text-sm text-muted">{t("signIn.lead")}</p>
         </div>
-        <form onSubmit={submit} className="space-y-4 rounded-xl border bg-surface p-5 shadow-xs">
-          {error && (
-            <Callout tone="bad" role="alert">
-              {getErrorMessage(t, error)}
-            </Callout>
-          )}
-          {wantsCode ? <CodeField /> : <PasswordFields />}
-          <Button type="submit" look="primary" className="w-full justify-center" disabled={isPending}>
-            {t(isPending ? "signIn.submitting" : "signIn.submit")}
-          </Button>
-        </form>
+        <SignInProviders next={getSafeNext(params.get("next"))} error={params.get("error")} />
+        {(local || wantsCode) && (
+          <form onSubmit={submit} className="space-y-4 rounded-xl border bg-surface p-5 shadow-xs">
+            {error && (
+              <Callout tone="bad" role="alert">
+                {getErrorMessage(t, error)}
+              </Callout>
+            )}
+            {wantsCode ? <CodeField /> : <PasswordFields />}
+            <Button type="submit" look="primary" className="w-full justify-center" disabled={isPending}>
+              {t(isPending ? "signIn.submitting" : "signIn.submit")}
+            </Button>
+          </form>
+        )}
         <SignInHelp />
       </main>
     </div>
+  );
+}
+
+/** Buttons of the identity providers, and why the last sign-in by one was refused. */
+function SignInProviders({ next, error }: { next: string; error: string | null }) {
+  const { t } = useTranslation();
+  const { data } = useQuery(signInProvidersQuery(error));
+  const start = useMutation({
+    mutationFn: (id: string) => startSignIn(id, next),
+    onSuccess: (url) => {
+      location.assign(url);
+    },
+  });
+  if (!data) return null;
+  return (
+    <>
+      {data.refusal && (
+        <Callout tone="bad" role="alert">
+          <p>{data.refusal.message}</p>
+          <p>{data.refusal.hint}</p>
+        </Callout>
+      )}
+      {start.error && (
+        <Callout tone="bad" role="alert">
+          {describeError(t, start.error)}
+        </Callout>
+      )}
+      {data.providers.map(({ id, name }) => (
+        <Button
+          key={id}
+          look="primary"
+          className="w-full justify-center"
+          disabled={start.isPending || start.isSuccess}
+          onClick={() => {
+            start.mutate(id);
+          }}
+        >
+          {t("signIn.byProvider", { name })}
+        </Button>
+      ))}
+    </>
   );
 }
 

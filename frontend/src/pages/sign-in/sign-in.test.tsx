@@ -116,3 +116,40 @@ test("who is no operator is told who may enter, and finds the way back", async (
   const back = screen.getByRole("link", { name: "回到训练任务" });
   expect(back.getAttribute("href")).toBe("/training");
 });
+
+test("a sign-in by a provider goes on with the account's second factor", async () => {
+  platformHandlers.use(
+    http.get("http://fermi.test/_allauth/browser/v1/auth/session", () =>
+      HttpResponse.json({ data: { flows: [{ id: "mfa_authenticate", is_pending: true }] } }, { status: 401 }),
+    ),
+  );
+  renderAt("/sign-in");
+  expect(await screen.findByLabelText("验证码")).toBeTruthy();
+  expect(screen.queryByLabelText("密码")).toBeNull();
+});
+
+test("where passwords are switched off there are the providers alone, and why the last one refused", async () => {
+  let asked: string | null = null;
+  const sent: unknown[] = [];
+  platformHandlers.use(
+    http.get(apiUrl("/auth/providers"), ({ request }) => {
+      asked = new URL(request.url).searchParams.get("error");
+      return respondWith({
+        localAccounts: false,
+        providers: [{ id: "company", name: "Company", kind: "keycloak" }],
+        refusal: { error: "IDENTITY_NONCE", message: "另一次登录的响应。", hint: "请重新登录。" },
+      });
+    }),
+    http.post(apiUrl("/auth/providers/company/start"), async ({ request }) => {
+      sent.push(await request.json());
+      return respondWithError(404, "NOT_FOUND", "不存在");
+    }),
+  );
+  renderAt("/sign-in?error=IDENTITY_NONCE&next=%2Ftraining");
+  expect((await screen.findByRole("alert")).textContent).toContain("另一次登录的响应。");
+  expect(asked).toBe("IDENTITY_NONCE");
+  expect(screen.queryByLabelText("密码")).toBeNull();
+  await userEvent.click(screen.getByRole("button", { name: "使用 Company 登录" }));
+  expect(await screen.findByText("不存在")).toBeTruthy();
+  expect(sent).toEqual([{ next: "/training" }]);
+});

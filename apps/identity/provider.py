@@ -1,0 +1,5 @@
+"""The provider classes that this app adds to allauth's, which looks for them in a module of this name."""
+
+from apps.identity.oidc.provider import OpenIdProvider
+
+provider_classes = [OpenIdProvider]

@@ -1,0 +1,96 @@
+"""Sets up providers, and links accounts to them. Administrators only."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from allauth.socialaccount.models import SocialAccount
+from django.db import IntegrityError, transaction
+
+from apps.accounts import access, audit
+from apps.accounts.encryption import encrypt_value
+from apps.accounts.models import User
+from apps.common.clock import now
+from apps.common.errors import ApiError, ProblemsError
+from apps.common.row_bounds import check_row_limit
+from apps.identity import environment
+from apps.identity.models import IdentityProvider
+from apps.identity.provider_settings import check_settings
+from apps.identity.selectors import find_configuration
+from fermi.jobs.spec import Problem
+
+
+def create_provider(
+    user: User, *, provider_id: str, kind: str, name: str, secret: str = "", **values: Any
+) -> IdentityProvider:
+    """Set up a provider. Raises ProblemsError with all problems, ApiError 409 where the id is taken."""
+    access.require_administrator(user)
+    check_row_limit("identity-providers", IdentityProvider.objects.all())
+    if provider_id in {one.id for one in environment.read_environment().providers}:
+        raise ApiError(409, "IDENTITY_ID_TAKEN", "id", id=provider_id)
+    row = IdentityProvider(pk=provider_id, kind=kind, name=name, created_at=now(), created_by=user)
+    _set_values(row, user, {**values, "secret": secret})
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+            audit.record_event(user, "identity-provider.create", provider_id, kind=kind, name=name)
+    except IntegrityError:
+        raise ApiError(409, "IDENTITY_ID_TAKEN", "id", id=provider_id) from None
+    return row
+
+
+@transaction.atomic
+def change_provider(user: User, provider_id: str, values: Mapping[str, Any]) -> IdentityProvider:
+    """Change a provider; its id and kind stay. A secret that is not given stays. Raises ApiError and ProblemsError."""
+    access.require_administrator(user)
+    row = _get_row(provider_id)
+    _set_values(row, user, values)
+    row.save()
+    audit.record_event(user, "identity-provider.change", row.pk, fields=sorted(values), enabled=row.enabled)
+    return row
+
+
+@transaction.atomic
+def delete_provider(user: User, provider_id: str) -> None:
+    """Delete a provider. Links to it stay: people are the same again if it is set up anew under its id."""
+    access.require_administrator(user)
+    row = _get_row(provider_id)
+    audit.record_event(user, "identity-provider.delete", row.pk, name=row.name)
+    row.delete()
+
+
+def link_account(user: User, provider_id: str, username: str, uid: str) -> dict[str, Any]:
+    """Let whom a provider knows as `uid` sign in to an existing account. Raises ApiError."""
+    access.require_administrator(user)
+    if find_configuration(provider_id, enabled=None) is None:
+        raise ApiError(404, "NOT_FOUND")
+    person = User.objects.filter(username=username, service_project=None).first()
+    if person is None:
+        raise ApiError(400, "USER_UNKNOWN", "username", username=username)
+    try:
+        with transaction.atomic():
+            SocialAccount.objects.create(user=person, provider=provider_id, uid=uid, extra_data={})
+            audit.record_event(user, "identity-provider.link", provider_id, username=username, uid=uid)
+    except IntegrityError:
+        raise ApiError(409, "IDENTITY_UID_TAKEN", "uid", uid=uid) from None
+    return {"username": username, "uid": uid}
+
+
+def _get_row(provider_id: str) -> IdentityProvider:
+    """Return the row. Raises ApiError 404; 409 for a provider of the environment, which is changed there."""
+    if provider_id in {one.id for one in environment.read_environment().providers}:
+        raise ApiError(409, "IDENTITY_FROM_ENVIRONMENT", id=provider_id)
+    row = IdentityProvider.objects.select_for_update(of=("self",)).filter(pk=provider_id).first()
+    if row is None:
+        raise ApiError(404, "NOT_FOUND")
+    return row
+
+
+def _set_values(row: IdentityProvider, user: User, values: Mapping[str, Any]) -> None:
+    for key in ("name", "client_id", "settings", "enabled"):
+        if key in values:
+            setattr(row, key, values[key])
+    if secret := values.get("secret"):
+        row.secret = encrypt_value(secret)
+    row.updated_at, row.updated_by = now(), user
+    if problems := check_settings(row.kind, row.client_id, row.settings):
+        raise ProblemsError([Problem(field, code) for field, code in problems])
