@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -228,3 +230,12 @@ def test_an_answer_that_is_too_large_is_an_error():
     result = make_result({"text": "x" * 20_000}, False)
     assert result.is_error
     assert "ANSWER_TOO_LARGE" in result.content[0].text
+
+
+@pytest.mark.parametrize("page", ["docs/agents.md", "docs/zh/agents.md"])
+def test_the_page_lists_each_tool_with_its_scopes(page):
+    text = (Path(__file__).parents[2] / page).read_text("utf-8")
+    table = text.partition("<!-- tools -->")[2].partition("<!-- end -->")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| `")]
+    listed = {re.findall(r"`(\w+)`", name)[0]: tuple(re.findall(r"`([\w:]+)`", scopes)) for name, scopes in rows}
+    assert listed == {name: one.scopes for name, one in TOOLS.items()}
