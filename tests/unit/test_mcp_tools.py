@@ -34,7 +34,7 @@ def refuse(api: FakeApi, tool: str, /, **arguments: Any) -> dict[str, Any]:
 
 
 def make_log(*texts: str) -> dict[str, Any]:
-    lines = [{"rank": 1, "offset": 100 * number, "text": text, "level": "error"} for number, text in enumerate(texts)]
+    lines = [{"offset": 100 * number, "text": text, "level": "error"} for number, text in enumerate(texts)]
     return {"rank": "1", "attempt": 2, "lines": lines, "cursor": "2@1:900", "end": True}
 
 

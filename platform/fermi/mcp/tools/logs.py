@@ -48,12 +48,12 @@ async def read_logs(caller: Caller, arguments: ReadLogsArguments) -> Answer:
         query["tail"] = arguments.tail or None
     page = await caller.call("GET", path, query)
     if query.get("tail"):
-        kept = list(reversed(fit([_format_line(one) for one in reversed(page["lines"])], arguments.max_bytes)))
+        kept = list(reversed(fit(_format_lines(page)[::-1], arguments.max_bytes)))
     else:
-        kept = fit([_format_line(one) for one in page["lines"]], arguments.max_bytes)
+        kept = fit(_format_lines(page), arguments.max_bytes)
         if len(kept) < len(page["lines"]):  # the cursor has to be that of the last line shown
             page = await caller.call("GET", path, {**query, "limit": len(kept)})
-            kept = fit([_format_line(one) for one in page["lines"]], arguments.max_bytes + len(kept) * OVERHEAD)
+            kept = fit(_format_lines(page), arguments.max_bytes + len(kept) * OVERHEAD)
     following = []
     if not page["end"]:
         more = arguments.model_dump(exclude_defaults=True, exclude={"first_error", "tail", "cursor"})
@@ -65,12 +65,17 @@ async def read_logs(caller: Caller, arguments: ReadLogsArguments) -> Answer:
             "next_cursor": page["cursor"], "next": following}  # fmt: skip
 
 
-def _format_line(line: Mapping[str, Any]) -> str:
+def _format_lines(page: Mapping[str, Any]) -> list[str]:
+    """Return the page's lines with rank and level in front. Lines of one rank name it only in the page."""
+    return [_format_line(one, one.get("rank", page["rank"])) for one in page["lines"]]
+
+
+def _format_line(line: Mapping[str, Any], rank: int | str) -> str:
     level = f" {line['level']}" if line.get("level") else ""
     text = line["text"]
     if len(text) > LINE_CHARACTERS:
         text = f"{text[:LINE_CHARACTERS]}… ({len(text) - LINE_CHARACTERS} more characters)"
-    return f"rank {line['rank']}{level}| {text}"
+    return f"rank {rank}{level}| {text}"
 
 
 TOOLS = (read_logs,)
