@@ -4,7 +4,7 @@ Django's own ASGI handler switches between event loop and threads at each border
 each request a new thread with a new database connection; measured here, a health check took 4.4 ms and an API read 7.7
 ms, against 0.9 and 2.4 with the handler below. All middleware and views are sync, except the event streams. Workers'
 heartbeats, by far the most frequent requests, are answered before it; so are requests that are proxied to environments,
-which have host names of their own (`apps.proxy`).
+which have host names of their own (`apps.proxy`), and those of agents at /mcp (`apps.mcp`).
 """
 
 import asyncio
@@ -183,10 +183,13 @@ from apps.accounts.api.authentication import is_signed_in  # noqa: E402
 from apps.common import bounds, request_id  # noqa: E402
 from apps.common.asgi import ErrorResponseMiddleware, get_header, send_error, send_response  # noqa: E402
 from apps.common.errors import ApiError  # noqa: E402
+from apps.mcp.asgi import LazyMcpMiddleware  # noqa: E402
 from apps.mlflow.api.authentication import is_run_signed_in  # noqa: E402
 from apps.proxy.asgi import LazyProxyMiddleware  # noqa: E402
 from apps.workers.heartbeat.channels import AgentChannelsApp as AgentChannels  # noqa: E402
 from apps.workers.heartbeat.endpoint import HeartbeatEndpoint  # noqa: E402  (its models need the apps)
 
 handler = DjangoHandler()
-application = ErrorResponseMiddleware(LazyProxyMiddleware(AgentChannels(HeartbeatEndpoint(handler))))
+application = ErrorResponseMiddleware(
+    LazyProxyMiddleware(LazyMcpMiddleware(AgentChannels(HeartbeatEndpoint(handler)), handler))
+)

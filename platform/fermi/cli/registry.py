@@ -80,6 +80,7 @@ COMMANDS = {
     "restart": CommandEntry("why", "restart"),
     "clone": CommandEntry("tasks", "clone"),
     "code": CommandEntry("code", "code"),
+    "mcp": CommandEntry("mcp", "serve_mcp", "fermi mcp --url https://fermi.example.org"),
     "worker": CommandEntry("worker", "worker"),
     "scripts": CommandEntry("scripts", "scripts"),
     "render": CommandEntry("scripts", "render"),

@@ -1,0 +1,1 @@
+"""How a request at /mcp is authenticated."""
