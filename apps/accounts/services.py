@@ -1,4 +1,4 @@
-"""Changes of projects, members, API tokens and sign-in links."""
+"""Changes of projects, members, saved views and sign-in links."""
 
 import hashlib
 import secrets
@@ -6,48 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 
-from apps.accounts import access, audit, selectors
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
-from apps.common.bounds import MAX_TOKENS
+from apps.accounts import access, audit
+from apps.accounts.models import AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
 
 SIGN_IN_LINK_LIFETIME = timedelta(minutes=30)
-
-
-@transaction.atomic
-def create_token(user: User, name: str, expires_in_days: int | None = None) -> dict[str, Any]:
-    """Create an API token and return it with its value, which is not stored. Raises ApiError if the user has MAX_TOKENS
-    valid tokens."""
-    if ApiToken.objects.filter(Q(expiry=None) | Q(expiry__gt=now()), user=user).count() >= MAX_TOKENS:
-        raise ApiError(409, "TOKENS_TOO_MANY", limit=MAX_TOKENS)
-    expiry = timedelta(days=expires_in_days) if expires_in_days else None
-    made, token = ApiToken.objects.create(user=user, expiry=expiry, name=name)
-    key = made.digest[: selectors.TOKEN_ID_LENGTH]
-    audit.record_event(user, "token.create", key, name=name)
-    return {"id": key, "name": name, "token": token, "createdAt": made.created, "expiresAt": made.expiry}
-
-
-@transaction.atomic
-def revoke_token(user: User, token_id: str) -> None:
-    """Delete one of the user's own tokens. Raises ApiError 404."""
-    exact = len(token_id) == selectors.TOKEN_ID_LENGTH
-    if not exact or not ApiToken.objects.filter(user=user, digest__startswith=token_id).delete()[0]:
-        raise ApiError(404, "NOT_FOUND")
-    audit.record_event(user, "token.revoke", token_id)
-
-
-@transaction.atomic
-def revoke_any_token(administrator: User, token: ApiToken) -> None:
-    """Delete the token of any user (administrator)."""
-    access.require_administrator(administrator)
-    audit.record_event(
-        administrator, "token.revoke", token.digest[: selectors.TOKEN_ID_LENGTH], user=token.user.username
-    )
-    token.delete()
 
 
 def save_view(user: User, section: str, name: str, query: str) -> dict[str, Any]:

@@ -4,6 +4,43 @@
  */
 
 export interface paths {
+    "/api/v1/all-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description List the tokens of all users (administrator), without their values; `search` is part of the token's name or
+         *     of its user's.
+         */
+        get: operations["listAllTokens"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/all-tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Revoke the token of any user (administrator). */
+        delete: operations["revokeAnyToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit-events": {
         parameters: {
             query?: never;
@@ -1675,6 +1712,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project_id}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the tokens that are limited to this project alone, and those of its service accounts (maintainer). */
+        get: operations["listProjectTokens"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Revoke a token of the project's list, whoever's it is (maintainer). */
+        delete: operations["revokeProjectToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project_id}/warm": {
         parameters: {
             query?: never;
@@ -2450,12 +2521,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description List your own tokens, without their values. */
+        /** @description List your own tokens, without their values. To a token of projects, those that are limited to these. */
         get: operations["listTokens"];
         put?: never;
         /**
-         * @description Create a token with your rights. The answer is the only one that contains its value. 409 where you have too
-         *     many.
+         * @description Create a token with your rights, or with some of them. The answer is the only one that contains its value.
+         *     403 for rights that the token in use does not have, 409 where you have too many.
          */
         post: operations["createToken"];
         delete?: never;
@@ -2476,6 +2547,23 @@ export interface paths {
         post?: never;
         /** @description Revoke one of your tokens: it is refused from now on, by all processes. */
         delete: operations["revokeToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Revoke several of your tokens, or all: also the one that this request comes with. */
+        post: operations["revokeTokens"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -6267,6 +6355,40 @@ export interface components {
             failed: number;
             stopped: number;
         };
+        OwnedTokenItem: {
+            id: string;
+            name: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt: string | null;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all */
+            projects: string[] | null;
+            /** @description null: not limited */
+            tasks: string[] | null;
+            /**
+             * Format: date-time
+             * @description to the minute
+             */
+            lastUsedAt: string | null;
+            /** @description address; empty where it was never used */
+            lastUsedFrom: string;
+            /** @description whose token it is */
+            username: string;
+        };
+        OwnedTokenItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["OwnedTokenItem"][];
+        };
+        OwnedTokenItemPageEnvelope: {
+            data: components["schemas"]["OwnedTokenItemPage"];
+            code: number;
+            message: string;
+        };
         PackageDifference: {
             kind: components["schemas"]["PackageDifferenceKindEnum"];
             name: string;
@@ -9417,8 +9539,16 @@ export interface components {
         };
         /** @enum {string} */
         TimelineSpanKindEnum: "held" | "next" | "reserved" | "maintenance";
+        /** @description What narrows a token's rights; null: nothing. */
         TokenCreateRequest: {
+            /** @description operations that it may call, such as `tasks:read`; null: all */
+            scopes?: string[] | null;
+            /** @description the only projects that exist for it; null: all of its user's */
+            projects?: string[] | null;
+            /** @description the only tasks that it may be used for, and then for nothing else; null: not limited */
+            tasks?: string[] | null;
             name: string;
+            /** @description missing: it does not end */
             expiresInDays?: number;
         };
         TokenCreated: {
@@ -9428,6 +9558,19 @@ export interface components {
             createdAt: string;
             /** Format: date-time */
             expiresAt: string | null;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all */
+            projects: string[] | null;
+            /** @description null: not limited */
+            tasks: string[] | null;
+            /**
+             * Format: date-time
+             * @description to the minute
+             */
+            lastUsedAt: string | null;
+            /** @description address; empty where it was never used */
+            lastUsedFrom: string;
             /** @description shown this once */
             token: string;
         };
@@ -9443,6 +9586,19 @@ export interface components {
             createdAt: string;
             /** Format: date-time */
             expiresAt: string | null;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all */
+            projects: string[] | null;
+            /** @description null: not limited */
+            tasks: string[] | null;
+            /**
+             * Format: date-time
+             * @description to the minute
+             */
+            lastUsedAt: string | null;
+            /** @description address; empty where it was never used */
+            lastUsedFrom: string;
         };
         TokenItemPage: {
             total: number;
@@ -9452,6 +9608,19 @@ export interface components {
         };
         TokenItemPageEnvelope: {
             data: components["schemas"]["TokenItemPage"];
+            code: number;
+            message: string;
+        };
+        TokensRevokeRequest: {
+            /** @description null: all of your tokens */
+            ids: string[] | null;
+        };
+        TokensRevoked: {
+            /** @description tokens that were revoked */
+            count: number;
+        };
+        TokensRevokedEnvelope: {
+            data: components["schemas"]["TokensRevoked"];
             code: number;
             message: string;
         };
@@ -10281,6 +10450,67 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    listAllTokens: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "expiresAt" | "-expiresAt" | "lastUsedAt" | "-lastUsedAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnedTokenItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeAnyToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listAuditEvents: {
         parameters: {
             query?: {
@@ -14302,6 +14532,70 @@ export interface operations {
             };
         };
     };
+    listProjectTokens: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "expiresAt" | "-expiresAt" | "lastUsedAt" | "-lastUsedAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnedTokenItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeProjectToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     setProjectWarm: {
         parameters: {
             query?: {
@@ -16211,7 +16505,7 @@ export interface operations {
     listTokens: {
         parameters: {
             query?: {
-                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "expiresAt" | "-expiresAt";
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "expiresAt" | "-expiresAt" | "lastUsedAt" | "-lastUsedAt";
                 page?: number;
                 pageSize?: number;
                 search?: string;
@@ -16291,6 +16585,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeTokens: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokensRevokeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokensRevokedEnvelope"];
                 };
             };
             default: {

@@ -1418,6 +1418,37 @@ class OverviewTasks(TypedDict):
     stopped: int
 
 
+class OwnedTokenItem(TypedDict):
+    id: str
+    name: str
+    createdAt: str
+    expiresAt: str | None
+    scopes: list[str] | None
+    """
+    null: all
+    """
+    projects: list[str] | None
+    """
+    null: all
+    """
+    tasks: list[str] | None
+    """
+    null: not limited
+    """
+    lastUsedAt: str | None
+    """
+    to the minute
+    """
+    lastUsedFrom: str
+    """
+    address; empty where it was never used
+    """
+    username: str
+    """
+    whose token it is
+    """
+
+
 PackageDifferenceKindEnum: TypeAlias = Literal["python", "torch", "nccl", "cuda", "hip", "package"]
 
 
@@ -3221,8 +3252,27 @@ TimelineSpanKindEnum: TypeAlias = Literal["held", "next", "reserved", "maintenan
 
 
 class TokenCreateRequest(TypedDict):
+    """
+    What narrows a token's rights; null: nothing.
+    """
+
+    scopes: NotRequired[list[str] | None]
+    """
+    operations that it may call, such as `tasks:read`; null: all
+    """
+    projects: NotRequired[list[str] | None]
+    """
+    the only projects that exist for it; null: all of its user's
+    """
+    tasks: NotRequired[list[str] | None]
+    """
+    the only tasks that it may be used for, and then for nothing else; null: not limited
+    """
     name: str
     expiresInDays: NotRequired[int]
+    """
+    missing: it does not end
+    """
 
 
 class TokenCreated(TypedDict):
@@ -3230,6 +3280,26 @@ class TokenCreated(TypedDict):
     name: str
     createdAt: str
     expiresAt: str | None
+    scopes: list[str] | None
+    """
+    null: all
+    """
+    projects: list[str] | None
+    """
+    null: all
+    """
+    tasks: list[str] | None
+    """
+    null: not limited
+    """
+    lastUsedAt: str | None
+    """
+    to the minute
+    """
+    lastUsedFrom: str
+    """
+    address; empty where it was never used
+    """
     token: str
     """
     shown this once
@@ -3241,6 +3311,40 @@ class TokenItem(TypedDict):
     name: str
     createdAt: str
     expiresAt: str | None
+    scopes: list[str] | None
+    """
+    null: all
+    """
+    projects: list[str] | None
+    """
+    null: all
+    """
+    tasks: list[str] | None
+    """
+    null: not limited
+    """
+    lastUsedAt: str | None
+    """
+    to the minute
+    """
+    lastUsedFrom: str
+    """
+    address; empty where it was never used
+    """
+
+
+class TokensRevokeRequest(TypedDict):
+    ids: list[str] | None
+    """
+    null: all of your tokens
+    """
+
+
+class TokensRevoked(TypedDict):
+    count: int
+    """
+    tokens that were revoked
+    """
 
 
 TrackerRunItemStateEnum: TypeAlias = Literal["online", "offline", "syncing", "synced", "gone"]

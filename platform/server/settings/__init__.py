@@ -33,6 +33,7 @@ FERMI_DOOR_HOST      below which each environment has a host name of its own, e.
                      without it environments open where the console is on localhost alone
 FERMI_METRICS_TOKEN  opens /metrics to whoever sends it (Authorization: Bearer …), beside administrators
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
+FERMI_TOKEN_MAX_DAYS  for how many days an API token may be valid at most (0: no limit)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia/Shanghai (UTC)
 FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight test wait for each other
