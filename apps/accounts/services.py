@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from apps.accounts import access, audit
+from apps.accounts import access, audit, service_accounts
 from apps.accounts.models import AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
@@ -57,16 +57,18 @@ def rename_project(user: User, project: Project, name: str) -> None:
 @transaction.atomic
 def delete_project(user: User, project: Project) -> None:
     """Delete an empty project (administrator). Environments, tasks and data have to be deleted before; models with
-    `GOES_WITH_PROJECT` go with it, and the audit trail stays. Raises ApiError 409 PROJECT_NOT_EMPTY."""
+    `GOES_WITH_PROJECT` go with it, its service accounts are disabled, and the audit trail stays. Raises ApiError 409
+    PROJECT_NOT_EMPTY."""
     access.require_administrator(user)
     for relation in Project._meta.related_objects:
         model = relation.related_model
-        if model is AuditEvent or not isinstance(model, type) or getattr(model, "GOES_WITH_PROJECT", False):
+        if model in (AuditEvent, User) or not isinstance(model, type) or getattr(model, "GOES_WITH_PROJECT", False):
             continue
         rows = model._default_manager.filter(**{relation.field.name: project})
         if rows.exists():
             what = str(model._meta.verbose_name_plural)
             raise ApiError(409, "PROJECT_NOT_EMPTY", what=what, count=rows.count())
+    service_accounts.disable_accounts(project)
     audit.record_event(user, "project.delete", project.id, name=project.name)
     project.delete()
 
@@ -74,7 +76,7 @@ def delete_project(user: User, project: Project) -> None:
 @transaction.atomic
 def add_member(user: User, project: Project, username: str, role: str) -> dict[str, Any]:
     access.require_role(user, project, Role.MAINTAINER)
-    member = User.objects.filter(username=username).first()
+    member = User.objects.filter(username=username, service_project=None).first()
     if member is None:
         raise ApiError(400, "USER_UNKNOWN", "username", username=username)
     _, created = Membership.objects.get_or_create(project=project, user=member, defaults={"role": role})
@@ -96,7 +98,8 @@ def change_role(user: User, project: Project, username: str, role: str) -> dict[
 @transaction.atomic
 def remove_member(user: User, project: Project, username: str) -> None:
     access.require_role(user, project, Role.MAINTAINER)
-    if not Membership.objects.filter(project=project, user__username=username).delete()[0]:
+    people = Membership.objects.filter(project=project, user__service_project=None)
+    if not people.filter(user__username=username).delete()[0]:
         raise ApiError(404, "NOT_FOUND")
     audit.record_event(user, "member.remove", username, project=project)
 
@@ -116,7 +119,7 @@ def redeem_sign_in_link(secret: str) -> User | None:
     if not link.update(used_at=now()):
         return None
     user = User.objects.get(signinlink__digest=_hash_secret(secret))
-    if not user.is_active:
+    if not user.is_active or user.service_project_id:
         return None
     audit.record_event(user, "user.sign-in-link", user.username)
     return user

@@ -37,7 +37,7 @@ def create_token(
     account has MAX_TOKENS valid tokens, and for a limit that the actor may not give.
     """
     user = account or actor
-    if actor.service_project_id and account is None:
+    if actor.service_project_id:
         raise ApiError(403, "FORBIDDEN")
     _check_days(expires_in_days)
     if ApiToken.objects.filter(Q(expiry=None) | Q(expiry__gt=now()), user_id=user.pk).count() >= MAX_TOKENS:

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.accounts.api import tokens, views
+from apps.accounts.api import service_accounts, tokens, views
 
 urlpatterns = [
     path("auth/me", views.MeView.as_view()),
@@ -20,5 +20,11 @@ urlpatterns = [
     path("projects/<str:project_id>/members/<str:username>", views.MemberView.as_view()),
     path("projects/<str:project_id>/secrets", views.SecretsView.as_view()),
     path("projects/<str:project_id>/secrets/<path:name>", views.SecretView.as_view()),
+    path("projects/<str:project_id>/service-accounts", service_accounts.ServiceAccountsView.as_view()),
+    path("projects/<str:project_id>/service-accounts/<str:name>", service_accounts.ServiceAccountView.as_view()),
+    path(
+        "projects/<str:project_id>/service-accounts/<str:name>/tokens",
+        service_accounts.ServiceAccountTokensView.as_view(),
+    ),
     path("audit-events", views.AuditEventsView.as_view()),
 ]

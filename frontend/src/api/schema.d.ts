@@ -1712,6 +1712,65 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project_id}/service-accounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the project's service accounts (maintainer). */
+        get: operations["listServiceAccounts"];
+        put?: never;
+        /**
+         * @description Create a service account, which acts by tokens alone (maintainer). The name of a deleted one enables that
+         *     account again, without its tokens. 409 where the name is taken.
+         */
+        post: operations["createServiceAccount"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/service-accounts/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Delete a service account and revoke its tokens (maintainer). Its tasks go on and stay in the project. */
+        delete: operations["deleteServiceAccount"];
+        options?: never;
+        head?: never;
+        /** @description Change a service account's role (maintainer). */
+        patch: operations["changeServiceAccount"];
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/service-accounts/{name}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Create a token for a service account, limited to the project (maintainer). The answer is the only one that
+         *     contains its value; the project's tokens are listed and revoked below `tokens`.
+         */
+        post: operations["createServiceAccountToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project_id}/tokens": {
         parameters: {
             query?: never;
@@ -6772,6 +6831,9 @@ export interface components {
             overlap?: components["schemas"]["OverlapEnum"];
             enabled?: boolean;
         };
+        PatchedServiceAccountChange: {
+            role: components["schemas"]["Role"];
+        };
         /** @enum {string} */
         PhaseEnum: "starting" | "compiling" | "running" | "evaluating" | "saving" | "ending";
         PreflightBrief: {
@@ -8022,6 +8084,45 @@ export interface components {
              * @default []
              */
             exclude?: string[];
+        };
+        ServiceAccountItem: {
+            name: string;
+            /** @description in tasks, lists of members and the audit trail */
+            username: string;
+            role: components["schemas"]["Role"];
+            /** Format: date-time */
+            createdAt: string;
+            /** @description how many it has */
+            tokens: number;
+        };
+        ServiceAccountItemEnvelope: {
+            data: components["schemas"]["ServiceAccountItem"];
+            code: number;
+            message: string;
+        };
+        ServiceAccountItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["ServiceAccountItem"][];
+        };
+        ServiceAccountItemPageEnvelope: {
+            data: components["schemas"]["ServiceAccountItemPage"];
+            code: number;
+            message: string;
+        };
+        ServiceAccountRequest: {
+            /** @description lower-case letters, digits and hyphens */
+            name: string;
+            /** @default member */
+            role?: components["schemas"]["Role"];
+        };
+        ServiceAccountTokenRequest: {
+            name: string;
+            /** @description missing: it does not end */
+            expiresInDays?: number;
+            /** @description operations that it may call, such as `tasks:read`; null: all of the account's role */
+            scopes?: string[] | null;
         };
         /** @enum {string} */
         ShownProcessState: "idle" | "starting" | "running" | "exited";
@@ -14520,6 +14621,180 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listServiceAccounts: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccountItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createServiceAccount: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServiceAccountRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccountItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteServiceAccount: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeServiceAccount: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PatchedServiceAccountChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createServiceAccountToken: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServiceAccountTokenRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenCreatedEnvelope"];
                 };
             };
             default: {

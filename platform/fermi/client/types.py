@@ -2664,6 +2664,40 @@ class SelectRequest(TypedDict):
     """
 
 
+class ServiceAccountItem(TypedDict):
+    name: str
+    username: str
+    """
+    in tasks, lists of members and the audit trail
+    """
+    role: Role
+    createdAt: str
+    tokens: int
+    """
+    how many it has
+    """
+
+
+class ServiceAccountRequest(TypedDict):
+    name: str
+    """
+    lower-case letters, digits and hyphens
+    """
+    role: NotRequired[Role]
+
+
+class ServiceAccountTokenRequest(TypedDict):
+    name: str
+    expiresInDays: NotRequired[int]
+    """
+    missing: it does not end
+    """
+    scopes: NotRequired[list[str] | None]
+    """
+    operations that it may call, such as `tasks:read`; null: all of the account's role
+    """
+
+
 ShownProcessState: TypeAlias = Literal["idle", "starting", "running", "exited"]
 
 
@@ -5134,6 +5168,10 @@ class PackagesOfTask(TypedDict):
 
 
 class PatchedMemberChangeRequest(TypedDict):
+    role: Role
+
+
+class PatchedServiceAccountChange(TypedDict):
     role: Role
 
 
