@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
-from apps.accounts import services
+from apps.accounts import tokens as token_services
 from apps.accounts.models import ApiToken, AuditEvent, Project, User
 from apps.common.admin import SEARCH_HELP, ReadOnlyAdmin, label_app, label_model
 from apps.common.texts import lazy_admin_text
@@ -117,7 +117,7 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     @admin.action(description=lazy_admin_text("REVOKE"), permissions=["operate"])
     def revoke(self, request: HttpRequest, rows: QuerySet[ApiToken]) -> None:
         tokens = rows.select_related("user")
-        self.apply(request, tokens, services.revoke_any_token, "REVOKED")
+        self.apply(request, tokens, token_services.revoke_any_token, "REVOKED")
 
 
 @admin.register(AuditEvent)

@@ -3,10 +3,9 @@
 from typing import Any
 
 from django.db.models import F, QuerySet, Value
-from django.db.models.functions import Substr
 
 from apps.accounts import access
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SavedView, User
+from apps.accounts.models import AuditEvent, Membership, Project, Role, SavedView, User
 
 TOKEN_ID_LENGTH = 16  # hexadecimal digits of the hash: names a token without telling it
 
@@ -19,12 +18,6 @@ def serialize_user(user: User, language: str) -> dict[str, Any]:
         "language": language,
         "projects": list(list_projects(user).order_by("name")),
     }
-
-
-def list_tokens(user: User) -> QuerySet[ApiToken, Any]:
-    return ApiToken.objects.filter(user=user).values(
-        "name", id=Substr("digest", 1, TOKEN_ID_LENGTH), createdAt=F("created"), expiresAt=F("expiry")
-    )
 
 
 def list_saved_views(user: User) -> QuerySet[SavedView, Any]:

@@ -1,4 +1,4 @@
-"""Changes of projects, members, API tokens and sign-in links."""
+"""Changes of projects, members, saved views and sign-in links."""
 
 import hashlib
 import secrets
@@ -6,48 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 
-from apps.accounts import access, audit, selectors
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
-from apps.common.bounds import MAX_TOKENS
+from apps.accounts import access, audit, service_accounts
+from apps.accounts.models import AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
 
 SIGN_IN_LINK_LIFETIME = timedelta(minutes=30)
-
-
-@transaction.atomic
-def create_token(user: User, name: str, expires_in_days: int | None = None) -> dict[str, Any]:
-    """Create an API token and return it with its value, which is not stored. Raises ApiError if the user has MAX_TOKENS
-    valid tokens."""
-    if ApiToken.objects.filter(Q(expiry=None) | Q(expiry__gt=now()), user=user).count() >= MAX_TOKENS:
-        raise ApiError(409, "TOKENS_TOO_MANY", limit=MAX_TOKENS)
-    expiry = timedelta(days=expires_in_days) if expires_in_days else None
-    made, token = ApiToken.objects.create(user=user, expiry=expiry, name=name)
-    key = made.digest[: selectors.TOKEN_ID_LENGTH]
-    audit.record_event(user, "token.create", key, name=name)
-    return {"id": key, "name": name, "token": token, "createdAt": made.created, "expiresAt": made.expiry}
-
-
-@transaction.atomic
-def revoke_token(user: User, token_id: str) -> None:
-    """Delete one of the user's own tokens. Raises ApiError 404."""
-    exact = len(token_id) == selectors.TOKEN_ID_LENGTH
-    if not exact or not ApiToken.objects.filter(user=user, digest__startswith=token_id).delete()[0]:
-        raise ApiError(404, "NOT_FOUND")
-    audit.record_event(user, "token.revoke", token_id)
-
-
-@transaction.atomic
-def revoke_any_token(administrator: User, token: ApiToken) -> None:
-    """Delete the token of any user (administrator)."""
-    access.require_administrator(administrator)
-    audit.record_event(
-        administrator, "token.revoke", token.digest[: selectors.TOKEN_ID_LENGTH], user=token.user.username
-    )
-    token.delete()
 
 
 def save_view(user: User, section: str, name: str, query: str) -> dict[str, Any]:
@@ -91,16 +57,18 @@ def rename_project(user: User, project: Project, name: str) -> None:
 @transaction.atomic
 def delete_project(user: User, project: Project) -> None:
     """Delete an empty project (administrator). Environments, tasks and data have to be deleted before; models with
-    `GOES_WITH_PROJECT` go with it, and the audit trail stays. Raises ApiError 409 PROJECT_NOT_EMPTY."""
+    `GOES_WITH_PROJECT` go with it, its service accounts are disabled, and the audit trail stays. Raises ApiError 409
+    PROJECT_NOT_EMPTY."""
     access.require_administrator(user)
     for relation in Project._meta.related_objects:
         model = relation.related_model
-        if model is AuditEvent or not isinstance(model, type) or getattr(model, "GOES_WITH_PROJECT", False):
+        if model in (AuditEvent, User) or not isinstance(model, type) or getattr(model, "GOES_WITH_PROJECT", False):
             continue
         rows = model._default_manager.filter(**{relation.field.name: project})
         if rows.exists():
             what = str(model._meta.verbose_name_plural)
             raise ApiError(409, "PROJECT_NOT_EMPTY", what=what, count=rows.count())
+    service_accounts.disable_accounts(project)
     audit.record_event(user, "project.delete", project.id, name=project.name)
     project.delete()
 
@@ -108,7 +76,7 @@ def delete_project(user: User, project: Project) -> None:
 @transaction.atomic
 def add_member(user: User, project: Project, username: str, role: str) -> dict[str, Any]:
     access.require_role(user, project, Role.MAINTAINER)
-    member = User.objects.filter(username=username).first()
+    member = User.objects.filter(username=username, service_project=None).first()
     if member is None:
         raise ApiError(400, "USER_UNKNOWN", "username", username=username)
     _, created = Membership.objects.get_or_create(project=project, user=member, defaults={"role": role})
@@ -130,7 +98,8 @@ def change_role(user: User, project: Project, username: str, role: str) -> dict[
 @transaction.atomic
 def remove_member(user: User, project: Project, username: str) -> None:
     access.require_role(user, project, Role.MAINTAINER)
-    if not Membership.objects.filter(project=project, user__username=username).delete()[0]:
+    people = Membership.objects.filter(project=project, user__service_project=None)
+    if not people.filter(user__username=username).delete()[0]:
         raise ApiError(404, "NOT_FOUND")
     audit.record_event(user, "member.remove", username, project=project)
 
@@ -150,7 +119,7 @@ def redeem_sign_in_link(secret: str) -> User | None:
     if not link.update(used_at=now()):
         return None
     user = User.objects.get(signinlink__digest=_hash_secret(secret))
-    if not user.is_active:
+    if not user.is_active or user.service_project_id:
         return None
     audit.record_event(user, "user.sign-in-link", user.username)
     return user

@@ -32,6 +32,7 @@ MAX_ROWS = {
     "saved-views": 100,  # of a person
     "schedules": 200,  # of a project
     "secrets": 500,  # of a project
+    "service-accounts": 100,  # of a project
     "sweeps": 2_000,  # of a project
     "tasks": 20_000,  # of a person, made within a day and not ended: trainings, pre-flight tests and drills each
     "worker-groups": 500,  # of a project

@@ -17,6 +17,7 @@ from typing import Any
 from django.db import transaction
 
 from apps.accounts import audit
+from apps.accounts.api.permissions import require_scope
 from apps.common import asgi, exception_handler, request_id
 from apps.common.asgi import App, Receive, Scope, Send
 from apps.common.bounds import MAX_CHANNELS
@@ -114,6 +115,7 @@ class ChannelsApp:
 
 
 def _open_environment(asker: Requester, environment_id: str) -> ChannelTarget:
+    require_scope(asker.user, "environments:open")
     environment = tickets.get_accessible_environment(asker.user, environment_id)
 
     async def dial(request: EnvdRequest) -> tuple[socket.socket, dict[str, Any]]:
@@ -124,6 +126,7 @@ def _open_environment(asker: Requester, environment_id: str) -> ChannelTarget:
 
 
 def _open_rank(asker: Requester, task_id: str, rank: int) -> ChannelTarget:
+    require_scope(asker.user, "environments:open", task_id)
     place = rank_target.find_rank_target(asker.user, task_id, rank)
     held = asker.authorize(place.project, place.environment.pk)
     told = {"rank": rank, "environment": place.environment.pk}

@@ -16,6 +16,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from apps.accounts.api.authentication import BearerAuthentication, CookieAuthentication
+from apps.accounts.api.permissions import require_scope
 from apps.common import disks
 from apps.common.texts import render_text
 from server import client_wheel, metrics, readiness
@@ -70,7 +71,10 @@ class ScrapeToken(BaseAuthentication):
 
 class MayScrape(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
-        return request.auth == SCRAPER or bool(getattr(request.user, "is_superuser", False))
+        if request.auth == SCRAPER:
+            return True
+        require_scope(request.user, "usage:read")
+        return bool(getattr(request.user, "is_superuser", False))
 
 
 @extend_schema(exclude=True)

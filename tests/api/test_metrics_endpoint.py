@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 from pytest_django import Settings
 
+from apps.accounts.models import ApiToken
 from apps.clusters.models import DevEnvironment, Lease
 from apps.common import pubsub
 from apps.common.clock import now
@@ -66,6 +67,16 @@ def test_an_administrators_token_reads_metrics(admin: Api) -> None:
     status, said = scrape(admin.token)
     assert status == 200
     assert "python_info" in said
+
+
+def test_an_administrators_narrow_token_reads_metrics_with_the_scope_of_usage_alone(admin: Api) -> None:
+    tokens = ApiToken.objects.filter(user=admin.user)
+    tokens.update(scopes=["tasks:write"])
+    assert scrape(admin.token)[0] == 403
+    tokens.update(scopes=["usage:read"])
+    assert scrape(admin.token)[0] == 200
+    tokens.update(projects=["project-one"])
+    assert scrape(admin.token)[0] == 403
 
 
 def test_the_scrapers_token_reads_metrics_and_nothing_else(settings: Settings, admin: Api) -> None:

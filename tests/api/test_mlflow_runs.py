@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from apps.accounts.models import ApiToken
 from apps.mlflow.models import MetricValue, RunMetric
 from apps.training.models import Attempt, MetricPoint, MetricSummary, Task, TaskParameter
 from apps.training.public import make_run_token
@@ -331,3 +332,21 @@ def test_what_cannot_be_done_is_refused_in_the_shape_of_mlflow(ranks, task, meth
     if isinstance(body, dict) and "search" not in path:
         body = {"run_id": task.pk, **body}
     assert ranks.refuse(method, path, body)[0] == status
+
+
+def test_a_narrow_token_reads_runs_with_one_scope_and_logs_with_another(ranks, task, colleague):
+    ranks.post("runs/create", experiment_id="0")
+    own, tokens = Mlflow(colleague.token), ApiToken.objects.filter(user=colleague.user)
+    tokens.update(scopes=["tasks:write"])
+    assert own.refuse("POST", "mlflow/runs/search", {"experiment_ids": ["0"]})[0] == 403
+    tokens.update(scopes=["runs:read"])
+    assert own.post("runs/search", experiment_ids=["0"])["runs"]
+    assert own.get("runs/get", run_id=task.pk)
+    model = {"name": "narrow"}
+    assert own.refuse("POST", "mlflow/registered-models/create", model) == (403, "PERMISSION_DENIED")
+    for method, path in (("PATCH", "search"), ("DELETE", "search"), ("DELETE", "x/tags/search")):
+        assert own.refuse(method, f"mlflow/logged-models/{path}", {}) == (403, "PERMISSION_DENIED")
+    tokens.update(scopes=["tracking:write"])
+    own.post("registered-models/create", **model)
+    tokens.update(scopes=None, tasks=[task.pk])
+    assert own.refuse("POST", "mlflow/registered-models/create", model)[0] == 403

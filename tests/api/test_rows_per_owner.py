@@ -48,6 +48,7 @@ MADE = {
     ),
     "saved-views": ("POST", "/saved-views", {"section": "training", "name": "v", "query": ""}),
     "secrets": ("PUT", f"/projects/{ONE}/secrets/s", {"value": "x"}),
+    "service-accounts": ("POST", f"/projects/{ONE}/service-accounts", {"name": "ci"}),
     "tasks": ("POST", "/training-tasks", changed()),
     "worker-groups": ("POST", "/worker-groups", {"name": "g"}),
 }

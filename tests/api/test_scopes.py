@@ -132,3 +132,9 @@ def test_the_last_use_of_a_token_is_known_to_the_minute(owner: Api) -> None:
     before = token.last_used_at
     owner.get("/auth/me")
     assert ApiToken.objects.get(user=owner.user).last_used_at == before
+
+
+@pytest.mark.parametrize("page", ["tokens.md", "zh/tokens.md"])
+def test_the_page_on_tokens_lists_each_scope_once_in_order(page: str) -> None:
+    text = (DOCUMENT.parent / page).read_text("utf-8")
+    assert re.findall(r"^\| `([a-z]+:[a-z]+)` \|", text, re.MULTILINE) == list(scopes.SCOPES)

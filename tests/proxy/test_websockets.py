@@ -260,6 +260,19 @@ def test_a_too_long_or_too_deep_first_message_is_refused(member: Console) -> Non
             assert json.loads(connection.recv(30))["code"] == "CHANNEL_REQUEST"
 
 
+def test_a_narrow_token_opens_channels_with_the_scope_for_it_alone(member: Console) -> None:
+    tokens = ApiToken.objects.filter(user=member.user)
+    for limits in ({"scopes": ["environments:write"]}, {"tasks": ["task-x"]}, {"projects": ["project-two"]}):
+        tokens.update(**{"scopes": None, "tasks": None, "projects": None, **limits})
+        assert refused(lambda: channel(member))[0] == (404 if "projects" in limits else 403), limits
+    other_rank = "/api/v1/training-tasks/task-y/ranks/0/channel"
+    tokens.update(scopes=["environments:open"], tasks=["task-x"], projects=None)
+    assert json.loads(refused(lambda: channel(member, other_rank))[1])["error"] == "TOKEN_TASK_OTHER"
+    tokens.update(scopes=["environments:open"], tasks=None)
+    with channel(member) as connection:
+        assert send_message(connection, open="port", port=1)["code"] == "PORT_CLOSED"
+
+
 def test_open_channels_per_user_are_limited(member: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_connections.ConnectionLimit, "most", property(lambda _: 1), raising=False)
     with channel(member):

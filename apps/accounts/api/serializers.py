@@ -1,4 +1,4 @@
-"""Serializers of requests and answers about people, projects and tokens."""
+"""Serializers of requests and answers about people and projects."""
 
 from rest_framework import serializers
 
@@ -27,26 +27,6 @@ class Me(serializers.Serializer):
     isAdministrator = serializers.BooleanField()
     language = serializers.CharField(help_text="two letters, such as zh or en")
     projects = ProjectItem(many=True)
-
-
-class TokenQuery(PageQuery):
-    ordering = OrderingField("-createdAt", name="name", createdAt="created", expiresAt="expiry")
-
-
-class TokenItem(serializers.Serializer):
-    id = serializers.CharField()
-    name = serializers.CharField()
-    createdAt = serializers.DateTimeField()
-    expiresAt = serializers.DateTimeField(allow_null=True)
-
-
-class TokenCreateRequest(serializers.Serializer):
-    name = serializers.CharField(max_length=100)
-    expiresInDays = serializers.IntegerField(source="expires_in_days", min_value=1, max_value=3650, required=False)
-
-
-class TokenCreated(TokenItem):
-    token = serializers.CharField(help_text="shown this once")
 
 
 class SavedViewQuery(PageQuery):

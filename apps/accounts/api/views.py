@@ -1,4 +1,4 @@
-"""Endpoints of users, projects, members, tokens, secrets and the audit trail."""
+"""Endpoints of users, projects, members, secrets and the audit trail."""
 
 from django.conf import settings
 from django.db.models import Q
@@ -30,28 +30,6 @@ class SignInView(APIView):
         """Return what the sign-in page needs to know: whether this is an embedded platform, which has one-time sign-in
         links."""
         return {"embedded": (settings.DATA_DIR / "run" / "url").exists()}
-
-
-class TokensView(APIView):
-    @operation("listTokens", scope="tokens:read", query=shapes.TokenQuery, page=shapes.TokenItem)
-    def get(self, request: Request, query: Query) -> Data:
-        """List your own tokens, without their values."""
-        return paginate_rows(selectors.list_tokens(request.user).filter(name__icontains=query["search"]), query)
-
-    @operation(
-        "createToken", scope="tokens:write", body=shapes.TokenCreateRequest, data=shapes.TokenCreated, status=201
-    )
-    def post(self, request: Request, body: Body) -> Data:
-        """Create a token with your rights. The answer is the only one that contains its value. 409 where you have too
-        many."""
-        return services.create_token(request.user, **body)
-
-
-class TokenView(APIView):
-    @operation("revokeToken", scope="tokens:write")
-    def delete(self, request: Request, token_id: str) -> None:
-        """Revoke one of your tokens: it is refused from now on, by all processes."""
-        services.revoke_token(request.user, token_id)
 
 
 class SavedViewsView(APIView):

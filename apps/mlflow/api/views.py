@@ -9,10 +9,13 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.utils import extend_schema
 from rest_framework.parsers import BaseParser
+from rest_framework.permissions import BasePermission, IsAuthenticated
+from rest_framework.request import Request as AnyRequest
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.accounts.api.authentication import BearerAuthentication
+from apps.accounts.api.permissions import require_scope
 from apps.common.api import Request
 from apps.common.errors import ApiError
 from apps.common.exception_handler import handle_exception
@@ -44,8 +47,24 @@ CODES_OF_OTHER_MEANING = {
     "ROWS_FULL": "RESOURCE_LIMIT_EXCEEDED",
     "MLFLOW_ARTIFACT_NOT_WRITTEN": "INVALID_STATE",
 }
+SEARCH_PATHS = frozenset(
+    ("experiments/search", "runs/search", "logged-models/search", "registered-models/get-latest-versions")
+)
+"""Paths whose POST changes nothing."""
 STATUSES = {"MLFLOW_EXPERIMENT_EXISTS": 400, "MLFLOW_MODEL_EXISTS": 400}
 """What MLflow's server answers where it differs from the platform's own status."""
+
+
+class MayTrack(BasePermission):
+    """Allows a narrow token to read with the scope `runs:read` and to log with `tracking:write`."""
+
+    def has_permission(self, request: AnyRequest, view: Any) -> bool:
+        """Return True. Raises ApiError 403 SCOPE_MISSING or TOKEN_TASK_OTHER."""
+        reads = request.method == "GET" or (request.method == "POST" and view.kwargs.get("path") in SEARCH_PATHS)
+        rights = getattr(request.user, "token_rights", None)
+        logs = rights is not None and rights.has_scope("tracking:write")
+        require_scope(request.user, "runs:read" if reads and not logs else "tracking:write")
+        return True
 
 
 @extend_schema(exclude=True)
@@ -53,6 +72,7 @@ class MlflowView(APIView):
     """What all addresses below `/mlflow` share."""
 
     authentication_classes = (RunAuthentication, BearerAuthentication)
+    permission_classes = (IsAuthenticated, MayTrack)
 
     def handle_exception(self, exc: Exception) -> Response:
         """Return an error in MLflow's shape."""

@@ -4,6 +4,43 @@
  */
 
 export interface paths {
+    "/api/v1/all-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description List the tokens of all users (administrator), without their values; `search` is part of the token's name or
+         *     of its user's.
+         */
+        get: operations["listAllTokens"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/all-tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Revoke the token of any user (administrator). */
+        delete: operations["revokeAnyToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit-events": {
         parameters: {
             query?: never;
@@ -1792,6 +1829,99 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project_id}/service-accounts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the project's service accounts (maintainer). */
+        get: operations["listServiceAccounts"];
+        put?: never;
+        /**
+         * @description Create a service account, which acts by tokens alone (maintainer). The name of a deleted one enables that
+         *     account again, without its tokens. 409 where the name is taken.
+         */
+        post: operations["createServiceAccount"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/service-accounts/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Delete a service account and revoke its tokens (maintainer). Its tasks go on and stay in the project. */
+        delete: operations["deleteServiceAccount"];
+        options?: never;
+        head?: never;
+        /** @description Change a service account's role (maintainer). */
+        patch: operations["changeServiceAccount"];
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/service-accounts/{name}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Create a token for a service account, limited to the project (maintainer). The answer is the only one that
+         *     contains its value; the project's tokens are listed and revoked below `tokens`.
+         */
+        post: operations["createServiceAccountToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the tokens that are limited to this project alone, and those of its service accounts (maintainer). */
+        get: operations["listProjectTokens"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Revoke a token of the project's list, whoever's it is (maintainer). */
+        delete: operations["revokeProjectToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/projects/{project_id}/warm": {
         parameters: {
             query?: never;
@@ -2567,12 +2697,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** @description List your own tokens, without their values. */
+        /** @description List your own tokens, without their values. To a token of projects, those that are limited to these. */
         get: operations["listTokens"];
         put?: never;
         /**
-         * @description Create a token with your rights. The answer is the only one that contains its value. 409 where you have too
-         *     many.
+         * @description Create a token with your rights, or with some of them. The answer is the only one that contains its value.
+         *     403 for rights that the token in use does not have, 409 where you have too many.
          */
         post: operations["createToken"];
         delete?: never;
@@ -2593,6 +2723,23 @@ export interface paths {
         post?: never;
         /** @description Revoke one of your tokens: it is refused from now on, by all processes. */
         delete: operations["revokeToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/tokens/revoke": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Revoke several of your tokens, or all: also the one that this request comes with. */
+        post: operations["revokeTokens"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -6444,6 +6591,40 @@ export interface components {
             failed: number;
             stopped: number;
         };
+        OwnedTokenItem: {
+            id: string;
+            name: string;
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt: string | null;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all */
+            projects: string[] | null;
+            /** @description null: not limited */
+            tasks: string[] | null;
+            /**
+             * Format: date-time
+             * @description to the minute
+             */
+            lastUsedAt: string | null;
+            /** @description address; empty where it was never used */
+            lastUsedFrom: string;
+            /** @description whose token it is */
+            username: string;
+        };
+        OwnedTokenItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["OwnedTokenItem"][];
+        };
+        OwnedTokenItemPageEnvelope: {
+            data: components["schemas"]["OwnedTokenItemPage"];
+            code: number;
+            message: string;
+        };
         PackageDifference: {
             kind: components["schemas"]["PackageDifferenceKindEnum"];
             name: string;
@@ -6838,6 +7019,9 @@ export interface components {
             /** @description while a task of an earlier moment goes on; skip by default */
             overlap?: components["schemas"]["OverlapEnum"];
             enabled?: boolean;
+        };
+        PatchedServiceAccountChange: {
+            role: components["schemas"]["Role"];
         };
         /** @enum {string} */
         PhaseEnum: "starting" | "compiling" | "running" | "evaluating" | "saving" | "ending";
@@ -8089,6 +8273,45 @@ export interface components {
              * @default []
              */
             exclude?: string[];
+        };
+        ServiceAccountItem: {
+            name: string;
+            /** @description in tasks, lists of members and the audit trail */
+            username: string;
+            role: components["schemas"]["Role"];
+            /** Format: date-time */
+            createdAt: string;
+            /** @description how many it has */
+            tokens: number;
+        };
+        ServiceAccountItemEnvelope: {
+            data: components["schemas"]["ServiceAccountItem"];
+            code: number;
+            message: string;
+        };
+        ServiceAccountItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["ServiceAccountItem"][];
+        };
+        ServiceAccountItemPageEnvelope: {
+            data: components["schemas"]["ServiceAccountItemPage"];
+            code: number;
+            message: string;
+        };
+        ServiceAccountRequest: {
+            /** @description lower-case letters, digits and hyphens */
+            name: string;
+            /** @default member */
+            role?: components["schemas"]["Role"];
+        };
+        ServiceAccountTokenRequest: {
+            name: string;
+            /** @description missing: it does not end */
+            expiresInDays?: number;
+            /** @description operations that it may call, such as `tasks:read`; null: all of the account's role */
+            scopes?: string[] | null;
         };
         /** @enum {string} */
         ShownProcessState: "idle" | "starting" | "running" | "exited";
@@ -9642,8 +9865,16 @@ export interface components {
         };
         /** @enum {string} */
         TimelineSpanKindEnum: "held" | "next" | "reserved" | "maintenance";
+        /** @description What narrows a token's rights; null: nothing. */
         TokenCreateRequest: {
+            /** @description operations that it may call, such as `tasks:read`; null: all */
+            scopes?: string[] | null;
+            /** @description the only projects that exist for it; null: all of its user's */
+            projects?: string[] | null;
+            /** @description the only tasks that it may be used for, and then for nothing else; null: not limited */
+            tasks?: string[] | null;
             name: string;
+            /** @description missing: it does not end */
             expiresInDays?: number;
         };
         TokenCreated: {
@@ -9653,6 +9884,19 @@ export interface components {
             createdAt: string;
             /** Format: date-time */
             expiresAt: string | null;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all */
+            projects: string[] | null;
+            /** @description null: not limited */
+            tasks: string[] | null;
+            /**
+             * Format: date-time
+             * @description to the minute
+             */
+            lastUsedAt: string | null;
+            /** @description address; empty where it was never used */
+            lastUsedFrom: string;
             /** @description shown this once */
             token: string;
         };
@@ -9668,6 +9912,19 @@ export interface components {
             createdAt: string;
             /** Format: date-time */
             expiresAt: string | null;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all */
+            projects: string[] | null;
+            /** @description null: not limited */
+            tasks: string[] | null;
+            /**
+             * Format: date-time
+             * @description to the minute
+             */
+            lastUsedAt: string | null;
+            /** @description address; empty where it was never used */
+            lastUsedFrom: string;
         };
         TokenItemPage: {
             total: number;
@@ -9677,6 +9934,19 @@ export interface components {
         };
         TokenItemPageEnvelope: {
             data: components["schemas"]["TokenItemPage"];
+            code: number;
+            message: string;
+        };
+        TokensRevokeRequest: {
+            /** @description null: all of your tokens */
+            ids: string[] | null;
+        };
+        TokensRevoked: {
+            /** @description tokens that were revoked */
+            count: number;
+        };
+        TokensRevokedEnvelope: {
+            data: components["schemas"]["TokensRevoked"];
             code: number;
             message: string;
         };
@@ -10506,6 +10776,67 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    listAllTokens: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "expiresAt" | "-expiresAt" | "lastUsedAt" | "-lastUsedAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnedTokenItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeAnyToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listAuditEvents: {
         parameters: {
             query?: {
@@ -14817,6 +15148,244 @@ export interface operations {
             };
         };
     };
+    listServiceAccounts: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccountItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createServiceAccount: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServiceAccountRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ServiceAccountItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteServiceAccount: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeServiceAccount: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PatchedServiceAccountChange"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createServiceAccountToken: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                name: string;
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ServiceAccountTokenRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listProjectTokens: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "expiresAt" | "-expiresAt" | "lastUsedAt" | "-lastUsedAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnedTokenItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeProjectToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     setProjectWarm: {
         parameters: {
             query?: {
@@ -16726,7 +17295,7 @@ export interface operations {
     listTokens: {
         parameters: {
             query?: {
-                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "expiresAt" | "-expiresAt";
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "expiresAt" | "-expiresAt" | "lastUsedAt" | "-lastUsedAt";
                 page?: number;
                 pageSize?: number;
                 search?: string;
@@ -16806,6 +17375,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeTokens: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokensRevokeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokensRevokedEnvelope"];
                 };
             };
             default: {

@@ -1,5 +1,6 @@
 """API tokens, and projects with their members, secrets, limits and diagnosis rules."""
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -30,17 +31,34 @@ class Tokens:
         """Return the caller's tokens, without their secret part."""
         return Listing(self._transport, "/tokens", {})
 
-    def create(self, name: str, *, expires_in_days: int | None = None) -> TokenCreated:
+    def create(
+        self,
+        name: str,
+        *,
+        expires_in_days: int | None = None,
+        scopes: Sequence[str] | None = None,
+        projects: Sequence[str] | None = None,
+        tasks: Sequence[str] | None = None,
+    ) -> TokenCreated:
         """Create a token and return it. The secret itself is in this answer and never shown again. `expires_in_days`
-        None: it does not expire."""
+        None: it does not expire. `scopes` (such as tasks:read), and ids of `projects` and `tasks`, narrow what it may
+        do; None does not."""
         body: dict[str, Any] = {"name": name}
         if expires_in_days is not None:
             body["expiresInDays"] = expires_in_days
+        limits = {"scopes": scopes, "projects": projects, "tasks": tasks}
+        body |= {kind: list(values) for kind, values in limits.items() if values is not None}
         return self._transport.call("POST", "/tokens", json=body)
 
     def revoke(self, token_id: str) -> None:
         """Revoke a token. Raise NotFoundError for one that is not the caller's."""
         self._transport.call("DELETE", f"/tokens/{quote(token_id)}")
+
+    def revoke_many(self, token_ids: Sequence[str] | None) -> int:
+        """Revoke those of the caller's tokens that have these ids, or all of them for None, also the one in use.
+        Return how many were revoked."""
+        body = {"ids": None if token_ids is None else [*token_ids]}
+        return int(self._transport.call("POST", "/tokens/revoke", json=body)["count"])
 
 
 class Projects:

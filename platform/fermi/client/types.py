@@ -1436,6 +1436,37 @@ class OverviewTasks(TypedDict):
     stopped: int
 
 
+class OwnedTokenItem(TypedDict):
+    id: str
+    name: str
+    createdAt: str
+    expiresAt: str | None
+    scopes: list[str] | None
+    """
+    null: all
+    """
+    projects: list[str] | None
+    """
+    null: all
+    """
+    tasks: list[str] | None
+    """
+    null: not limited
+    """
+    lastUsedAt: str | None
+    """
+    to the minute
+    """
+    lastUsedFrom: str
+    """
+    address; empty where it was never used
+    """
+    username: str
+    """
+    whose token it is
+    """
+
+
 PackageDifferenceKindEnum: TypeAlias = Literal["python", "torch", "nccl", "cuda", "hip", "package"]
 
 
@@ -2668,6 +2699,40 @@ class SelectRequest(TypedDict):
     """
 
 
+class ServiceAccountItem(TypedDict):
+    name: str
+    username: str
+    """
+    in tasks, lists of members and the audit trail
+    """
+    role: Role
+    createdAt: str
+    tokens: int
+    """
+    how many it has
+    """
+
+
+class ServiceAccountRequest(TypedDict):
+    name: str
+    """
+    lower-case letters, digits and hyphens
+    """
+    role: NotRequired[Role]
+
+
+class ServiceAccountTokenRequest(TypedDict):
+    name: str
+    expiresInDays: NotRequired[int]
+    """
+    missing: it does not end
+    """
+    scopes: NotRequired[list[str] | None]
+    """
+    operations that it may call, such as `tasks:read`; null: all of the account's role
+    """
+
+
 ShownProcessState: TypeAlias = Literal["idle", "starting", "running", "exited"]
 
 
@@ -3285,8 +3350,27 @@ TimelineSpanKindEnum: TypeAlias = Literal["held", "next", "reserved", "maintenan
 
 
 class TokenCreateRequest(TypedDict):
+    """
+    What narrows a token's rights; null: nothing.
+    """
+
+    scopes: NotRequired[list[str] | None]
+    """
+    operations that it may call, such as `tasks:read`; null: all
+    """
+    projects: NotRequired[list[str] | None]
+    """
+    the only projects that exist for it; null: all of its user's
+    """
+    tasks: NotRequired[list[str] | None]
+    """
+    the only tasks that it may be used for, and then for nothing else; null: not limited
+    """
     name: str
     expiresInDays: NotRequired[int]
+    """
+    missing: it does not end
+    """
 
 
 class TokenCreated(TypedDict):
@@ -3294,6 +3378,26 @@ class TokenCreated(TypedDict):
     name: str
     createdAt: str
     expiresAt: str | None
+    scopes: list[str] | None
+    """
+    null: all
+    """
+    projects: list[str] | None
+    """
+    null: all
+    """
+    tasks: list[str] | None
+    """
+    null: not limited
+    """
+    lastUsedAt: str | None
+    """
+    to the minute
+    """
+    lastUsedFrom: str
+    """
+    address; empty where it was never used
+    """
     token: str
     """
     shown this once
@@ -3305,6 +3409,40 @@ class TokenItem(TypedDict):
     name: str
     createdAt: str
     expiresAt: str | None
+    scopes: list[str] | None
+    """
+    null: all
+    """
+    projects: list[str] | None
+    """
+    null: all
+    """
+    tasks: list[str] | None
+    """
+    null: not limited
+    """
+    lastUsedAt: str | None
+    """
+    to the minute
+    """
+    lastUsedFrom: str
+    """
+    address; empty where it was never used
+    """
+
+
+class TokensRevokeRequest(TypedDict):
+    ids: list[str] | None
+    """
+    null: all of your tokens
+    """
+
+
+class TokensRevoked(TypedDict):
+    count: int
+    """
+    tokens that were revoked
+    """
 
 
 TrackerRunItemStateEnum: TypeAlias = Literal["online", "offline", "syncing", "synced", "gone"]
@@ -5134,6 +5272,10 @@ class PackagesOfTask(TypedDict):
 
 
 class PatchedMemberChangeRequest(TypedDict):
+    role: Role
+
+
+class PatchedServiceAccountChange(TypedDict):
     role: Role
 
 

@@ -61,6 +61,7 @@ HEADLESS_FRONTEND_URLS = {
     "account_signup": "/sign-in",
 }
 SIGNUP = read_flag("FERMI_SIGNUP")
+TOKEN_MAX_DAYS = read_setting("FERMI_TOKEN_MAX_DAYS")  # 0: no limit
 ACCOUNT_ADAPTER = "apps.accounts.adapter.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
