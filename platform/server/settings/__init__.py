@@ -32,6 +32,7 @@ FERMI_TRUSTED_PROXIES  comma-separated addresses and networks of proxies, whose 
 FERMI_DOOR_HOST      below which each environment has a host name of its own, e.g. fermi-doors.example.org[:port];
                      without it environments open where the console is on localhost alone
 FERMI_METRICS_TOKEN  opens /metrics to whoever sends it (Authorization: Bearer …), beside administrators
+FERMI_OAUTH_REGISTRATION  "0" lets no program register itself as an OAuth client; the command line is one always
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia/Shanghai (UTC)
@@ -94,8 +95,10 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "allauth.headless",
+    "allauth.idp.oidc",
     "apps.common",
     "apps.accounts",
+    "apps.oauth",
     "apps.notices",
     "apps.clusters",
     "apps.catalog",

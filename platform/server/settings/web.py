@@ -67,6 +67,13 @@ ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 
+IDP_OIDC_ADAPTER = "apps.oauth.adapter.OAuthAdapter"
+IDP_OIDC_DCR_ENABLED = read_flag("FERMI_OAUTH_REGISTRATION", default=True)
+IDP_OIDC_DCR_REQUIRES_INITIAL_ACCESS_TOKEN = False
+IDP_OIDC_RATE_LIMITS = {"client_registration": "10/m/ip", "device_user_code": "20/m/user"}
+IDP_OIDC_AUTHORIZATION_CODE_EXPIRES_IN = 60  # seconds
+IDP_OIDC_DEVICE_CODE_EXPIRES_IN = 600  # seconds
+
 KNOX_TOKEN_MODEL = "accounts.ApiToken"
 MIGRATION_MODULES = {"knox": None}  # its own token table, which ours replaces, would be made all the same
 REST_KNOX = {"AUTH_HEADER_PREFIX": "Bearer", "TOKEN_TTL": None, "TOKEN_PREFIX": "fermi_"}
