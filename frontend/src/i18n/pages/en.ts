@@ -1377,7 +1377,7 @@ export const en: PageTranslation = {
     next: "Continue",
     devicePage: "Grant a device access",
     code: "Code that the device shows",
-    codeHint: "For example BCDF-GHJK. Enter only the code of your own device, never one that somebody sent you.",
+    codeHint: "For example BCDF-GHJK. Enter only the code of your own device, never one that you were sent.",
     deviceApproved: "Access was granted. Continue on the device; you can close this page.",
     deviceDenied: "Access was denied. You can close this page.",
     dayCount_one: "{{count, number}} day",
