@@ -17,8 +17,11 @@ export default defineConfig({
   resolve: { alias: { "@": fileURLToPath(new URL("./src", import.meta.url)) } },
   server: {
     proxy: {
-      ...Object.fromEntries(["/_allauth", "/auth/", "/admin/", "/static/"].map((path) => [path, platform])),
+      ...Object.fromEntries(
+        ["/_allauth", "/auth/", "/admin/", "/static/", "/.well-known/"].map((path) => [path, platform]),
+      ),
       "/api": { ...platform, ws: true },
+      "^/oauth/(token|revoke|clients|device/code)$": platform,
       // To the platform's own port, where its doors are.
       "^/environments/[^/]+/open": { ...platform, changeOrigin: true },
     },

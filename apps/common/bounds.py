@@ -52,6 +52,7 @@ class BodyLimit:
 BODY_LIMITS = (
     BodyLimit("POST", re.compile(HEARTBEAT_PATH), lambda: MAX_HEARTBEAT_BYTES),
     BodyLimit("POST", re.compile("/_allauth/.*"), lambda: MAX_SIGN_IN_BYTES),
+    BodyLimit("POST", re.compile("/oauth/.*"), lambda: MAX_SIGN_IN_BYTES),
     # a piece of a file
     BodyLimit(
         "PUT", re.compile("/api/v1/projects/[^/]+/file-uploads/[^/]+/content"), lambda: settings.FILES_PIECE_BYTES, True

@@ -13,6 +13,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.training.api.urls")),  # the most asked for comes first
     path("", include("apps.accounts.api.urls")),
     path("", include("apps.identity.api.urls")),
+    path("", include("apps.oauth.api.urls")),
     path("", include("apps.notices.api.urls")),
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),
@@ -33,12 +34,17 @@ api: list[URLPattern | URLResolver] = [
 
 admin.autodiscover()  # only who serves pages needs it: it imports half of the code
 
+device_page = [path("oauth/device", views.serve_console, name="device_authorization")]  # where allauth sends people
+oauth_pages = [path("", include((device_page, "oidc")))]
+
 urlpatterns = [
     path("api/v1/", include(api)),
     re_path("^api(/|$)", UnknownPathView.as_view()),
     path("mlflow/", include("apps.mlflow.api.urls")),
     path("tensorboard-feed/", include("apps.tensorboard.api.feed_urls")),
     path("_allauth/", include("allauth.headless.urls")),
+    path("", include((oauth_pages, "idp"))),
+    path("", include("apps.oauth.urls")),
     path("auth/link/<str:secret>", sign_in_by_link),
     path("auth/", include("apps.identity.oidc.urls")),
     path("environments/<str:environment_id>/open", open_environment),

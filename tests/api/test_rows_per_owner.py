@@ -52,7 +52,7 @@ MADE = {
     "tasks": ("POST", "/training-tasks", changed()),
     "worker-groups": ("POST", "/worker-groups", {"name": "g"}),
 }
-"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `workers`, `notice-tests` and those of MLflow have
+"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `workers`, `notice-tests`, `oauth-grants` and those of MLflow have
 tests below or beside what makes them."""
 
 BOUNDED = {
@@ -60,14 +60,14 @@ BOUNDED = {
     "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot", "doors.Entry", "environments.Hosted",
     "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload",
     "mlflow.Experiment", "mlflow.LoggedModel", "mlflow.ModelVersion", "mlflow.RegisteredModel", "mlflow.TrackedRun",
-    "notices.Channel", "notices.Rule", "runs.RunTag", "runs.RunView", "scheduling.Reservation", "sweeps.Sweep",
+    "notices.Channel", "notices.Rule", "oauth.Grant", "runs.RunTag", "runs.RunView", "scheduling.Reservation", "sweeps.Sweep",
     "templates.SavedTemplate", "templates.Schedule",
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
     "environments.Standby", "files.LibraryCache", "files.Outputs", "mlflow.MetricValue", "mlflow.RunEntry",
-    "mlflow.RunMetric", "runs.Run", "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits",
+    "mlflow.RunMetric", "oauth.GrantToken", "runs.Run", "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits",
     "templates.ScheduleRun", "tensorboard.TensorBoard", "training.DiagnosisRules", "training.Drill",
     "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor",
     "training.TraceExport", "workers.Report",

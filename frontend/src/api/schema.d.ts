@@ -1272,6 +1272,111 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/oauth/authorizations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Grant a program the access that it requests, or a part of it, or deny it (console only). */
+        post: operations["decideAuthorization"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/oauth/authorizations/describe": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Return which program requests access, and to what (console only). 400 where the request is not valid. */
+        post: operations["describeAuthorization"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/oauth/devices": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Grant the device that shows a code the access that it requests, or a part of it, or deny it (console
+         *     only).
+         */
+        post: operations["decideDevice"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/oauth/devices/describe": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Return which program on a device requests access, and to what (console only). 404 for an unknown code. */
+        post: operations["describeDevice"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/oauth/grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the programs to which you have granted access. */
+        get: operations["listGrants"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/oauth/grants/{grant_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description End a program's access: its tokens are refused from now on. */
+        delete: operations["endGrant"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/overview": {
         parameters: {
             query?: never;
@@ -3858,6 +3963,26 @@ export interface components {
             message: string;
             hint: string;
         };
+        AccessRequested: {
+            /** @description the program's name, which it gave itself */
+            client: string;
+            /** @description it is a part of the platform */
+            firstParty: boolean;
+            /** @description where the answer goes; empty for a device */
+            redirectHost: string;
+            /** @description that you may grant; `all`: everything that you may do */
+            scopes: string[];
+            /** @description as whom you are signed in */
+            user: string;
+            /** @description how long access lasts unless you choose otherwise */
+            days: number;
+            maxDays: number;
+        };
+        AccessRequestedEnvelope: {
+            data: components["schemas"]["AccessRequested"];
+            code: number;
+            message: string;
+        };
         /** @enum {string} */
         ActionEnum: "addTags" | "removeTags" | "archive" | "unarchive" | "stop" | "delete";
         /** @description A task of the same project that has to end first, and how. */
@@ -3949,6 +4074,30 @@ export interface components {
             data: components["schemas"]["AuditEventItemPage"];
             code: number;
             message: string;
+        };
+        AuthorizationDecideRequest: {
+            /** @description query string with which the program opened the page */
+            query: string;
+            approve: boolean;
+            /** @description what you grant */
+            scopes?: string[];
+            /** @description in which of your projects; null: in all, also in those that you join later */
+            projects?: string[] | null;
+            /** @default 30 */
+            days?: number;
+        };
+        AuthorizationDecided: {
+            /** @description where the browser has to go */
+            redirect: string;
+        };
+        AuthorizationDecidedEnvelope: {
+            data: components["schemas"]["AuthorizationDecided"];
+            code: number;
+            message: string;
+        };
+        AuthorizationDescribeRequest: {
+            /** @description query string with which the program opened the page */
+            query: string;
         };
         AwayNode: {
             environmentId: string;
@@ -4347,6 +4496,29 @@ export interface components {
             /** @description what its door is called */
             name: string;
             port: number;
+        };
+        DeviceDecideRequest: {
+            /** @description that the device shows */
+            code: string;
+            approve: boolean;
+            /** @description what you grant */
+            scopes?: string[];
+            /** @description in which of your projects; null: in all, also in those that you join later */
+            projects?: string[] | null;
+            /** @default 30 */
+            days?: number;
+        };
+        DeviceDecided: {
+            approved: boolean;
+        };
+        DeviceDecidedEnvelope: {
+            data: components["schemas"]["DeviceDecided"];
+            code: number;
+            message: string;
+        };
+        DeviceDescribeRequest: {
+            /** @description that the device shows */
+            code: string;
         };
         /** @enum {string} */
         DiagnosisLevel: "fail" | "warn" | "info";
@@ -5314,6 +5486,35 @@ export interface components {
             idle: number;
             /** @description held, and nothing measures them */
             unknown: number;
+        };
+        GrantItem: {
+            id: string;
+            /** @description the program's name */
+            client: string;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all */
+            projects: string[] | null;
+            /** Format: date-time */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description when it last got a token
+             */
+            refreshedAt: string | null;
+            /** Format: date-time */
+            expiresAt: string;
+        };
+        GrantItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["GrantItem"][];
+        };
+        GrantItemPageEnvelope: {
+            data: components["schemas"]["GrantItemPage"];
+            code: number;
+            message: string;
         };
         /** @enum {string} */
         GroupAction: "start" | "stop" | "restart" | "edit" | "delete";
@@ -13685,6 +13886,203 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ClusterReportEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    decideAuthorization: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AuthorizationDecideRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuthorizationDecidedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    describeAuthorization: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AuthorizationDescribeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessRequestedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    decideDevice: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeviceDecideRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeviceDecidedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    describeDevice: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeviceDescribeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccessRequestedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listGrants: {
+        parameters: {
+            query?: {
+                ordering?: "client" | "-client" | "createdAt" | "-createdAt" | "expiresAt" | "-expiresAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GrantItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    endGrant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                grant_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {

@@ -67,6 +67,8 @@ export const routes: RouteObject[] = [
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },
               { path: "/settings", lazy: () => import("@/pages/settings") },
               { path: "/settings/notices", lazy: () => withPageTexts(import("@/pages/settings/notices")) },
+              { path: "/oauth/authorize", lazy: () => withPageTexts(import("@/pages/oauth")) },
+              { path: "/oauth/device", lazy: () => withPageTexts(import("@/pages/oauth/device-page")) },
               { path: "/operators-only", Component: OperatorsOnlyPage },
               { path: "*", Component: NotFoundPage },
             ],

@@ -15,6 +15,7 @@ class CommandEntry(NamedTuple):
 
 COMMANDS = {
     "login": CommandEntry("account", "login"),
+    "logout": CommandEntry("account", "logout"),
     "login-link": CommandEntry("login_link", "login_link", "fermi login-link --data /srv/fermi"),
     "doctor": CommandEntry("doctor", "doctor", "fermi doctor isolation --data /srv/fermi"),
     "whoami": CommandEntry("account", "whoami"),

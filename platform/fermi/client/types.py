@@ -17,6 +17,34 @@ class AbsentSeries(TypedDict):
     hint: str
 
 
+class AccessRequested(TypedDict):
+    client: str
+    """
+    the program's name, which it gave itself
+    """
+    firstParty: bool
+    """
+    it is a part of the platform
+    """
+    redirectHost: str
+    """
+    where the answer goes; empty for a device
+    """
+    scopes: list[str]
+    """
+    that you may grant; `all`: everything that you may do
+    """
+    user: str
+    """
+    as whom you are signed in
+    """
+    days: int
+    """
+    how long access lasts unless you choose otherwise
+    """
+    maxDays: int
+
+
 ActionEnum: TypeAlias = Literal["addTags", "removeTags", "archive", "unarchive", "stop", "delete"]
 
 
@@ -79,6 +107,37 @@ class AuditEventItem(TypedDict):
     target: str
     data: dict[str, Any]
     requestId: str
+
+
+class AuthorizationDecideRequest(TypedDict):
+    query: str
+    """
+    query string with which the program opened the page
+    """
+    approve: bool
+    scopes: NotRequired[list[str]]
+    """
+    what you grant
+    """
+    projects: NotRequired[list[str] | None]
+    """
+    in which of your projects; null: in all, also in those that you join later
+    """
+    days: NotRequired[int]
+
+
+class AuthorizationDecided(TypedDict):
+    redirect: str
+    """
+    where the browser has to go
+    """
+
+
+class AuthorizationDescribeRequest(TypedDict):
+    query: str
+    """
+    query string with which the program opened the page
+    """
 
 
 class AwayNode(TypedDict):
@@ -251,6 +310,34 @@ class DeclaredPort(TypedDict):
     what its door is called
     """
     port: int
+
+
+class DeviceDecideRequest(TypedDict):
+    code: str
+    """
+    that the device shows
+    """
+    approve: bool
+    scopes: NotRequired[list[str]]
+    """
+    what you grant
+    """
+    projects: NotRequired[list[str] | None]
+    """
+    in which of your projects; null: in all, also in those that you join later
+    """
+    days: NotRequired[int]
+
+
+class DeviceDecided(TypedDict):
+    approved: bool
+
+
+class DeviceDescribeRequest(TypedDict):
+    code: str
+    """
+    that the device shows
+    """
 
 
 DiagnosisLevel: TypeAlias = Literal["fail", "warn", "info"]
@@ -776,6 +863,28 @@ class GpuTally(TypedDict):
     """
     held, and nothing measures them
     """
+
+
+class GrantItem(TypedDict):
+    id: str
+    client: str
+    """
+    the program's name
+    """
+    scopes: list[str] | None
+    """
+    null: all
+    """
+    projects: list[str] | None
+    """
+    null: all
+    """
+    createdAt: str
+    refreshedAt: str | None
+    """
+    when it last got a token
+    """
+    expiresAt: str
 
 
 GroupAction: TypeAlias = Literal["start", "stop", "restart", "edit", "delete"]

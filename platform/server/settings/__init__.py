@@ -32,6 +32,7 @@ FERMI_TRUSTED_PROXIES  comma-separated addresses and networks of proxies, whose 
 FERMI_DOOR_HOST      below which each environment has a host name of its own, e.g. fermi-doors.example.org[:port];
                      without it environments open where the console is on localhost alone
 FERMI_METRICS_TOKEN  opens /metrics to whoever sends it (Authorization: Bearer …), beside administrators
+FERMI_OAUTH_REGISTRATION  "0" lets no program register itself as an OAuth client; the command line is one always
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
 FERMI_IDENTITY_PROVIDERS  providers that people sign in with: JSON, or the path of a JSON or TOML file (docs/sign-in.md)
 FERMI_OIDC_URL       one such provider: the issuer's address, with FERMI_OIDC_CLIENT_ID, FERMI_OIDC_CLIENT_SECRET and
@@ -103,6 +104,10 @@ INSTALLED_APPS = [
     "apps.common",
     "apps.accounts",
     "apps.identity",
+    "allauth.idp.oidc",
+    "apps.common",
+    "apps.accounts",
+    "apps.oauth",
     "apps.notices",
     "apps.clusters",
     "apps.catalog",

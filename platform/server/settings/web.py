@@ -71,6 +71,13 @@ SOCIALACCOUNT_ADAPTER = "apps.identity.adapter.SocialAccountAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 
+IDP_OIDC_ADAPTER = "apps.oauth.adapter.OAuthAdapter"
+IDP_OIDC_DCR_ENABLED = read_flag("FERMI_OAUTH_REGISTRATION", default=True)
+IDP_OIDC_DCR_REQUIRES_INITIAL_ACCESS_TOKEN = False
+IDP_OIDC_RATE_LIMITS = {"client_registration": "10/m/ip", "device_user_code": "20/m/user"}
+IDP_OIDC_AUTHORIZATION_CODE_EXPIRES_IN = 60  # seconds
+IDP_OIDC_DEVICE_CODE_EXPIRES_IN = 600  # seconds
+
 KNOX_TOKEN_MODEL = "accounts.ApiToken"
 MIGRATION_MODULES = {"knox": None}  # its own token table, which ours replaces, would be made all the same
 REST_KNOX = {"AUTH_HEADER_PREFIX": "Bearer", "TOKEN_TTL": None, "TOKEN_PREFIX": "fermi_"}

@@ -18,16 +18,19 @@ from fermi.client.types import Me
 @click.argument("address", required=False)
 @click.option("--token", help=_("OPTION_ACCOUNT_TOKEN"))
 @click.option("--username", help=_("OPTION_USERNAME"))
-def login(session: Session, address: str | None, token: str | None, username: str | None) -> None:
+@click.option("--device", is_flag=True, help=_("OPTION_DEVICE"))
+def login(session: Session, address: str | None, token: str | None, username: str | None, device: bool) -> None:
     place = config.find_endpoint(address or session.url)
     if token == "-":
         token = sys.stdin.readline().strip()
     elif username and not token:
         token = _sign_in_with_password(place.url, username)
+    elif device:
+        token = _sign_in_by_code(place.url)
     elif not token and not (token := place.token):
         if not sys.stdin.isatty():
             raise click.UsageError(_("SAY_WHO_YOU_ARE"))
-        token = click.prompt(_("ASK_API_TOKEN"), hide_input=True, err=True)
+        token = _sign_in_in_browser(place.url)
     with Fermi(place.url, token, lang=texts.get_language()) as fermi:
         me = fermi.me()
     config.save_config(config.Config(place.url, token, session.lang or config.load_config().language))
@@ -46,6 +49,43 @@ def _sign_in_with_password(url: str, username: str) -> str:
         password = sys.stdin.readline().rstrip("\n")
     name = f"fermi login, {platform.node()}"[:100]
     return issue_token(url, username, password, name, texts.get_language())
+
+
+def _sign_in_in_browser(url: str) -> str:
+    """Return a token that the person approves in a browser here, or by a code where none can be started."""
+    import webbrowser
+
+    from fermi.cli.browser import open_or_print
+    from fermi.client.oauth import sign_in_in_browser
+
+    try:
+        webbrowser.get()
+    except webbrowser.Error:
+        return _sign_in_by_code(url)
+    output.print_message(_("SIGN_IN_BROWSER_OPENED", url=url))
+    return sign_in_in_browser(url, open_or_print)
+
+
+def _sign_in_by_code(url: str) -> str:
+    from fermi.client.oauth import begin_device_sign_in, wait_for_device_sign_in
+
+    prompt = begin_device_sign_in(url)
+    minutes = max(1, round(prompt.expires_in / 60))
+    output.print_message(_("SIGN_IN_BY_CODE", address=prompt.address, code=prompt.user_code, minutes=minutes))
+    return wait_for_device_sign_in(url, prompt)
+
+
+@command("logout", output=False)
+def logout(session: Session) -> None:
+    from fermi.client.oauth import revoke_token
+
+    kept = config.load_config()
+    if not kept.token:
+        output.print_message(_("NOT_SIGNED_IN_HERE"))
+        return
+    revoke_token(kept.url, kept.token)
+    config.save_config(config.Config(kept.url, "", kept.language))
+    output.print_message(_("SIGNED_OUT", url=kept.url))
 
 
 @command("whoami")

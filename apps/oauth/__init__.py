@@ -1,0 +1,1 @@
+"""The platform as OAuth 2.1 authorization server: programs get tokens that people grant in the browser."""
