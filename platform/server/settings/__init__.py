@@ -113,6 +113,7 @@ INSTALLED_APPS = [
     "apps.sweeps",
     "apps.proxy",
     "apps.overview",
+    "apps.agents",
 ]
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
