@@ -140,3 +140,6 @@ class AuditEvent(models.Model):
     token = models.CharField(max_length=16, default="", db_default="")
     token_name = models.CharField(max_length=100, default="", db_default="")
     address = models.CharField(max_length=64, default="", db_default="")
+
+    class Meta:
+        indexes = [models.Index(fields=["token", "action"], name="audit_token_action", condition=~models.Q(token=""))]

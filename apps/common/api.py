@@ -159,6 +159,7 @@ def operation(
             return make_response(found, status=status, message=message)
 
         endpoint.scope = scope  # type: ignore[attr-defined]
+        endpoint.operation_id = name  # type: ignore[attr-defined]
         return document(endpoint)
 
     return decorate

@@ -20,6 +20,11 @@ class ApiError(Exception):
         self.code = code
         self.problems = [Problem(field, code, params)]
 
+    def finish(self, request: Any) -> "ApiError":
+        """Return the error to answer with, once what the request did is rolled back. An app may store something for
+        `request`, which was refused, and name it."""
+        return self
+
 
 class ProblemsError(ApiError):
     """All problems of a request at once: 400 INVALID_REQUEST."""

@@ -32,7 +32,7 @@ RETRY_AFTER_SECONDS = {"DATABASE_UNAVAILABLE": "1"}
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> Response:
     """Return the error envelope for an exception in a view (REST framework's EXCEPTION_HANDLER)."""
-    known = to_api_error(error)
+    known = to_api_error(error).finish(context.get("request"))
     if isinstance(error, sql.DatabaseUnavailableError):
         log.warning("request refused: %s", error)  # how it went away was said once, with all that is known
     elif known.status >= 500 or isinstance(error, IntegrityError | DataError):

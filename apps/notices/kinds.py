@@ -25,6 +25,7 @@ INCIDENT_KINDS = {
     "task_waits": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),
     "schedule_failed": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),
     "schedule_stopped": IncidentKind(IncidentLevel.WARN, passes=True, owner=True, maintainers=True),
+    "proposal": IncidentKind(IncidentLevel.INFO, owner=True),
     "budget": IncidentKind(IncidentLevel.WARN, maintainers=True),
     "node_lost": IncidentKind(IncidentLevel.FAIL, passes=True, maintainers=True, operators=True),
     "environment_idle": IncidentKind(IncidentLevel.WARN, passes=True, owner=True),

@@ -53,7 +53,7 @@ from apps.training.reports.causes import summarize_causes
 from apps.training.reports.telemetry import list_holders
 from apps.training.reports.telemetry import read_task_series as read_task_telemetry
 from apps.training.services.actions import clone_request, delete_task, find_task, stop_task
-from apps.training.services.create import draft_request, submit_request
+from apps.training.services.create import draft_request, retry_task, submit_request
 from apps.training.services.pause import pause_task, resume_task
 from apps.training.services.preview import PREVIEW_TASK_ID, TaskPreview, mask_secrets, preview_task, render_draft
 from apps.training.states import ACTIVE_STATES, FINAL_STATES, STATES_WITH_ATTEMPT, TaskKind, TaskState
@@ -123,6 +123,7 @@ __all__ = [
     "render_draft",
     "report_task_usage",
     "resume_task",
+    "retry_task",
     "reveal_secrets",
     "select_brief_columns",
     "serialize_batch",

@@ -28,6 +28,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.files.api.urls")),
     path("", include("apps.templates.api.urls")),
     path("", include("apps.tensorboard.api.urls")),
+    path("", include("apps.agents.api.urls")),
     path("schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path("docs", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
 ]

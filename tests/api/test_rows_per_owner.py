@@ -52,11 +52,12 @@ MADE = {
     "tasks": ("POST", "/training-tasks", changed()),
     "worker-groups": ("POST", "/worker-groups", {"name": "g"}),
 }
-"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `workers`, `notice-tests`, `oauth-grants` and those of MLflow have
-tests below or beside what makes them."""
+"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `proposals`, `workers`, `notice-tests`,
+`oauth-grants` and those of MLflow have tests below or beside what makes them."""
 
 BOUNDED = {
-    "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "catalog.Dataset", "catalog.DatasetVersion",
+    "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "agents.Proposal", "catalog.Dataset",
+    "catalog.DatasetVersion",
     "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot", "doors.Entry", "environments.Hosted",
     "environments.Installation", "environments.Look", "environments.Template", "files.File", "files.Upload",
     "mlflow.Experiment", "mlflow.LoggedModel", "mlflow.ModelVersion", "mlflow.RegisteredModel", "mlflow.TrackedRun",
@@ -65,7 +66,8 @@ BOUNDED = {
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
 }  # fmt: skip
 ONE_FOR_EACH_OTHER_ROW = {
-    "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "environments.MemoryLook",
+    "accounts.Membership", "agents.Purse", "clusters.Lease", "clusters.PortLease", "common.Written",
+    "environments.MemoryLook",
     "environments.Standby", "files.LibraryCache", "files.Outputs", "mlflow.MetricValue", "mlflow.RunEntry",
     "mlflow.RunMetric", "oauth.GrantToken", "runs.Run", "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits",
     "templates.ScheduleRun", "tensorboard.TensorBoard", "training.DiagnosisRules", "training.Drill",

@@ -18,9 +18,9 @@ from apps.training.states import ACTIVE_STATES, TaskState
 from apps.training.states.deadlines import DEADLINES
 
 
-def pause_task(user: User, task_id: str) -> Task:
-    """Request a pause and return the task. Asking again changes nothing. Raises ApiError 409 if the task is not
-    active."""
+def pause_task(user: User, task_id: str, code: str = "PAUSE_REQUESTED", **params: Any) -> Task:
+    """Request a pause and return the task. Asking again changes nothing. `code`, `params`: the event that says who
+    paused it, or why. Raises ApiError 409 if the task is not active."""
     task = actions.find_task(user, task_id, Role.MEMBER)
     if TaskState(task.state) not in ACTIVE_STATES or task.state == TaskState.STOPPING:
         raise ApiError(409, "PAUSE_NEEDS_ACTIVE", status=task.state)
@@ -30,7 +30,7 @@ def pause_task(user: User, task_id: str) -> Task:
         )
         who = {"by": user.username}
         if fresh.update(paused_at=now(), preempted_at=None, preempted_for=who):
-            _record_request(user, task, "task.pause", "PAUSE_REQUESTED", who)
+            _record_request(user, task, "task.pause", code, {**who, **params})
     task.refresh_from_db()
     return task
 

@@ -4,6 +4,60 @@
  */
 
 export interface paths {
+    "/api/v1/agent-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the tokens with a purse that are yours or belong to projects that you maintain, with what is spent. */
+        get: operations["listAgentTokens"];
+        put?: never;
+        /** @description Create a token for an agent, with a purse that bounds what it may spend. The token is shown this once. */
+        post: operations["createAgentToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/agent-tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return one token with its purse. */
+        get: operations["getAgentToken"];
+        put?: never;
+        post?: never;
+        /** @description Revoke an agent's token. Its tasks go on; its proposals stay until they are decided. */
+        delete: operations["revokeAgentToken"];
+        options?: never;
+        head?: never;
+        /** @description Change limits of a purse. What is spent stays counted. */
+        patch: operations["changePurse"];
+        trace?: never;
+    };
+    "/api/v1/agent-tokens/{token_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List what was done with an agent's token, newest first, and what undoes it. */
+        get: operations["listAgentEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/all-tokens": {
         parameters: {
             query?: never;
@@ -52,6 +106,26 @@ export interface paths {
         get: operations["listAuditEvents"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit-events/{event_id}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Undo what was done, with your own rights: stop a task that was created, continue one that was stopped, resume
+         *     or pause. 409 says why something cannot be undone.
+         */
+        post: operations["undoAuditEvent"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2047,6 +2121,77 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/proposals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List requests of agents that went beyond their purse: yours, and those of projects that you maintain. */
+        get: operations["listProposals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/proposals/{proposal_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return one proposal. */
+        get: operations["getProposal"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/proposals/{proposal_id}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Approve a proposal: its request is sent once, as the token's person, who pays for it. Repeating this returns
+         *     the same answer. 409 where it is decided otherwise, or was cut off.
+         */
+        post: operations["approveProposal"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/proposals/{proposal_id}/decline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Decline a proposal. Repeating the request changes nothing. */
+        post: operations["declineProposal"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/queue": {
         parameters: {
             query?: never;
@@ -4002,6 +4147,126 @@ export interface components {
              */
             checkpoint?: "newest" | "best";
         };
+        AgentEvent: {
+            id: number;
+            /** Format: date-time */
+            at: string;
+            action: string;
+            target: string;
+            project: string | null;
+            data: {
+                [key: string]: unknown;
+            };
+            /** @description stop, retry, resume or pause: what undoes it; null: nothing */
+            undo: string | null;
+        };
+        AgentEventPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["AgentEvent"][];
+        };
+        AgentEventPageEnvelope: {
+            data: components["schemas"]["AgentEventPage"];
+            code: number;
+            message: string;
+        };
+        AgentToken: {
+            /** @description of the token, as in the audit trail */
+            id: string;
+            name: string;
+            agent: string;
+            /** @description whose rights it has */
+            user: string;
+            projects: string[];
+            scopes: string[];
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt: string | null;
+            /** Format: date-time */
+            lastUsedAt: string | null;
+            purse: components["schemas"]["PurseLimits"];
+            spent: components["schemas"]["PurseSums"];
+            /** @description what unfinished tasks may still use; null: one of them has no end */
+            reserved: components["schemas"]["PurseSums"];
+            /** @description null: no limit */
+            left: components["schemas"]["PurseSums"];
+            currency: string;
+            unfinishedTasks: number;
+            openProposals: number;
+        };
+        AgentTokenCreateRequest: {
+            /**
+             * Format: double
+             * @description null: no limit
+             */
+            gpuHours?: number | null;
+            /**
+             * Format: decimal
+             * @description null: no limit
+             */
+            money?: string | null;
+            preemptibleOnly?: boolean;
+            /** @description tasks that have not ended; null: no limit */
+            maxRunning?: number | null;
+            /** @description ids that its tasks may use; null: all that its user may use */
+            environments?: string[] | null;
+            name: string;
+            agent?: string;
+            projectIds: string[];
+            /** @description by default what training and reading need */
+            scopes?: components["schemas"]["ScopesEnum"][];
+            expiresInDays?: number;
+        };
+        AgentTokenCreated: {
+            /** @description of the token, as in the audit trail */
+            id: string;
+            name: string;
+            agent: string;
+            /** @description whose rights it has */
+            user: string;
+            projects: string[];
+            scopes: string[];
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt: string | null;
+            /** Format: date-time */
+            lastUsedAt: string | null;
+            purse: components["schemas"]["PurseLimits"];
+            spent: components["schemas"]["PurseSums"];
+            /** @description what unfinished tasks may still use; null: one of them has no end */
+            reserved: components["schemas"]["PurseSums"];
+            /** @description null: no limit */
+            left: components["schemas"]["PurseSums"];
+            currency: string;
+            unfinishedTasks: number;
+            openProposals: number;
+            /** @description shown this once */
+            token: string;
+        };
+        AgentTokenCreatedEnvelope: {
+            data: components["schemas"]["AgentTokenCreated"];
+            code: number;
+            message: string;
+        };
+        AgentTokenEnvelope: {
+            data: components["schemas"]["AgentToken"];
+            code: number;
+            message: string;
+        };
+        AgentTokenPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["AgentToken"][];
+        };
+        AgentTokenPageEnvelope: {
+            data: components["schemas"]["AgentTokenPage"];
+            code: number;
+            message: string;
+        };
         /** @enum {string} */
         AllowedActionsEnum: "stop" | "retry" | "clone" | "delete" | "pause" | "resume";
         /** @enum {string} */
@@ -5813,7 +6078,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
         JoinTokenCreateRequest: {
             name: string;
             /** @description by default your only one */
@@ -7136,6 +7401,23 @@ export interface components {
         PatchedProjectRequest: {
             name: string;
         };
+        PatchedPurseRequest: {
+            /**
+             * Format: double
+             * @description null: no limit
+             */
+            gpuHours?: number | null;
+            /**
+             * Format: decimal
+             * @description null: no limit
+             */
+            money?: string | null;
+            preemptibleOnly?: boolean;
+            /** @description tasks that have not ended; null: no limit */
+            maxRunning?: number | null;
+            /** @description ids that its tasks may use; null: all that its user may use */
+            environments?: string[] | null;
+        };
         PatchedReservationChangeRequest: {
             /** @description null: nobody gets them, they are maintained */
             projectId?: string | null;
@@ -7476,6 +7758,93 @@ export interface components {
         ProjectWarmRequest: {
             warm: boolean;
         };
+        ProposalApproveRequest: {
+            /**
+             * @description send it once more although it is not known whether the first time succeeded
+             * @default false
+             */
+            again?: boolean;
+        };
+        ProposalChange: {
+            field: string;
+            before: string | null;
+            after: string | null;
+        };
+        ProposalDifference: {
+            /** @description the newest task that the token created in the project */
+            taskId: string;
+            changes: components["schemas"]["ProposalChange"][];
+        };
+        ProposalExcess: {
+            code: string;
+            message: string;
+            hint: string;
+        };
+        ProposalItem: {
+            id: string;
+            tokenId: string;
+            tokenName: string;
+            agent: string;
+            /** @description who the request is sent as */
+            user: string;
+            project: string | null;
+            operation: string;
+            method: string;
+            path: string;
+            body: {
+                [key: string]: unknown;
+            };
+            beyond: components["schemas"]["ProposalExcess"][];
+            plan: components["schemas"]["ProposalPlan"] | null;
+            difference: components["schemas"]["ProposalDifference"] | null;
+            state: components["schemas"]["ProposalItemStateEnum"];
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            expiresAt: string;
+            /** Format: date-time */
+            decidedAt: string | null;
+            decidedBy: string | null;
+            /** @description HTTP status of the approved request; null while it is not known */
+            status: number | null;
+            /** @description the API's answer to the approved request */
+            result: {
+                [key: string]: unknown;
+            } | null;
+        };
+        ProposalItemEnvelope: {
+            data: components["schemas"]["ProposalItem"];
+            code: number;
+            message: string;
+        };
+        ProposalItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["ProposalItem"][];
+        };
+        ProposalItemPageEnvelope: {
+            data: components["schemas"]["ProposalItemPage"];
+            code: number;
+            message: string;
+        };
+        /** @enum {string} */
+        ProposalItemStateEnum: "open" | "approved" | "declined" | "expired";
+        ProposalPlan: {
+            name: string;
+            nodes: number;
+            gpus: number;
+            environments: string[];
+            maxRunSeconds: number | null;
+            /**
+             * Format: double
+             * @description at most; null: it has no end
+             */
+            gpuHours: number | null;
+            /** Format: double */
+            cost: number | null;
+            currency: string;
+        };
         /** @description How the script seems to take a checkpoint: for the request's entrypoint.resume, if the user accepts it. */
         ProposedResumeRule: {
             args: string[];
@@ -7520,6 +7889,21 @@ export interface components {
              * @default 5
              */
             startTrials?: number;
+        };
+        PurseLimits: {
+            /** Format: double */
+            gpuHours: number | null;
+            /** Format: double */
+            money: number | null;
+            preemptibleOnly: boolean;
+            maxRunning: number | null;
+            environments: string[] | null;
+        };
+        PurseSums: {
+            /** Format: double */
+            gpuHours: number | null;
+            /** Format: double */
+            money: number | null;
         };
         QueueAhead: {
             /** @description null: a task that you may not see */
@@ -8406,6 +8790,8 @@ export interface components {
         ScheduleRunOutcome: "pending" | "created" | "skipped" | "failed";
         /** @enum {string} */
         ScopeEnum: "me" | "project" | "platform";
+        /** @enum {string} */
+        ScopesEnum: "account:read" | "agents:read" | "audit:read" | "clusters:read" | "clusters:write" | "code:read" | "code:write" | "data:read" | "data:write" | "environments:read" | "environments:write" | "environments:open" | "files:read" | "files:write" | "identity:read" | "notices:read" | "outputs:read" | "people:read" | "projects:read" | "projects:write" | "reservations:read" | "reservations:write" | "runs:read" | "runs:write" | "schedules:read" | "schedules:write" | "secrets:read" | "sweeps:read" | "sweeps:write" | "tasks:read" | "tasks:write" | "templates:read" | "templates:write" | "tensorboards:read" | "tensorboards:write" | "tokens:read" | "tracking:write" | "usage:read" | "workers:read";
         ScriptFact: {
             path: string;
             sha256: string;
@@ -10220,6 +10606,16 @@ export interface components {
              */
             value: number;
         };
+        UndoneEvent: {
+            /** @description the task that was stopped, resumed or paused, or the new one */
+            taskId: string;
+            status: string;
+        };
+        UndoneEventEnvelope: {
+            data: components["schemas"]["UndoneEvent"];
+            code: number;
+            message: string;
+        };
         UploadCreateRequest: {
             path: string;
             /** Format: int64 */
@@ -10977,6 +11373,200 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    listAgentTokens: {
+        parameters: {
+            query?: {
+                ordering?: "createdAt" | "-createdAt" | "agent" | "-agent";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentTokenPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createAgentToken: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AgentTokenCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentTokenCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getAgentToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentTokenEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeAgentToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changePurse: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedPurseRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentTokenEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listAgentEvents: {
+        parameters: {
+            query?: {
+                ordering?: "at" | "-at";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AgentEventPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listAllTokens: {
         parameters: {
             query?: {
@@ -11059,6 +11649,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditEventItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    undoAuditEvent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                event_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UndoneEventEnvelope"];
                 };
             };
             default: {
@@ -15808,6 +16427,134 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ProjectItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listProposals: {
+        parameters: {
+            query?: {
+                ordering?: "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                state?: "open" | "approved" | "declined" | "expired";
+                tokenId?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProposalItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getProposal: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                proposal_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProposalItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    approveProposal: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                proposal_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ProposalApproveRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProposalItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    declineProposal: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                proposal_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProposalItemEnvelope"];
                 };
             };
             default: {

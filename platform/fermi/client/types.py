@@ -67,6 +67,19 @@ class AfterRequest(TypedDict):
     """
 
 
+class AgentEvent(TypedDict):
+    id: int
+    at: str
+    action: str
+    target: str
+    project: str | None
+    data: dict[str, Any]
+    undo: str | None
+    """
+    stop, retry, resume or pause: what undoes it; null: nothing
+    """
+
+
 AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
 
 
@@ -1024,6 +1037,7 @@ IncidentKind: TypeAlias = Literal[
     "task_waits",
     "schedule_failed",
     "schedule_stopped",
+    "proposal",
     "budget",
     "node_lost",
     "environment_idle",
@@ -1852,6 +1866,26 @@ class PatchedProjectRequest(TypedDict):
     name: str
 
 
+class PatchedPurseRequest(TypedDict):
+    gpuHours: NotRequired[float | None]
+    """
+    null: no limit
+    """
+    money: NotRequired[Decimal | None]
+    """
+    null: no limit
+    """
+    preemptibleOnly: NotRequired[bool]
+    maxRunning: NotRequired[int | None]
+    """
+    tasks that have not ended; null: no limit
+    """
+    environments: NotRequired[list[str] | None]
+    """
+    ids that its tasks may use; null: all that its user may use
+    """
+
+
 class PatchedReservationChangeRequest(TypedDict):
     projectId: NotRequired[str | None]
     """
@@ -2130,6 +2164,50 @@ class ProjectWarmRequest(TypedDict):
     warm: bool
 
 
+class ProposalApproveRequest(TypedDict):
+    again: NotRequired[bool]
+    """
+    send it once more although it is not known whether the first time succeeded
+    """
+
+
+class ProposalChange(TypedDict):
+    field: str
+    before: str | None
+    after: str | None
+
+
+class ProposalDifference(TypedDict):
+    taskId: str
+    """
+    the newest task that the token created in the project
+    """
+    changes: list[ProposalChange]
+
+
+class ProposalExcess(TypedDict):
+    code: str
+    message: str
+    hint: str
+
+
+ProposalItemStateEnum: TypeAlias = Literal["open", "approved", "declined", "expired"]
+
+
+class ProposalPlan(TypedDict):
+    name: str
+    nodes: int
+    gpus: int
+    environments: list[str]
+    maxRunSeconds: int | None
+    gpuHours: float | None
+    """
+    at most; null: it has no end
+    """
+    cost: float | None
+    currency: str
+
+
 class ProposedResumeRule(TypedDict):
     """
     How the script seems to take a checkpoint: for the request's entrypoint.resume, if the user accepts it.
@@ -2170,6 +2248,19 @@ class PruningRequest(TypedDict):
     """
     of median: so many trials have to have reached a step
     """
+
+
+class PurseLimits(TypedDict):
+    gpuHours: float | None
+    money: float | None
+    preemptibleOnly: bool
+    maxRunning: int | None
+    environments: list[str] | None
+
+
+class PurseSums(TypedDict):
+    gpuHours: float | None
+    money: float | None
 
 
 class QueueAhead(TypedDict):
@@ -2756,6 +2847,49 @@ ScheduleRunOutcome: TypeAlias = Literal["pending", "created", "skipped", "failed
 
 
 ScopeEnum: TypeAlias = Literal["me", "project", "platform"]
+
+
+ScopesEnum: TypeAlias = Literal[
+    "account:read",
+    "agents:read",
+    "audit:read",
+    "clusters:read",
+    "clusters:write",
+    "code:read",
+    "code:write",
+    "data:read",
+    "data:write",
+    "environments:read",
+    "environments:write",
+    "environments:open",
+    "files:read",
+    "files:write",
+    "identity:read",
+    "notices:read",
+    "outputs:read",
+    "people:read",
+    "projects:read",
+    "projects:write",
+    "reservations:read",
+    "reservations:write",
+    "runs:read",
+    "runs:write",
+    "schedules:read",
+    "schedules:write",
+    "secrets:read",
+    "sweeps:read",
+    "sweeps:write",
+    "tasks:read",
+    "tasks:write",
+    "templates:read",
+    "templates:write",
+    "tensorboards:read",
+    "tensorboards:write",
+    "tokens:read",
+    "tracking:write",
+    "usage:read",
+    "workers:read",
+]
 
 
 class ScriptFact(TypedDict):
@@ -3584,6 +3718,14 @@ class TrialMark(TypedDict):
     """
 
 
+class UndoneEvent(TypedDict):
+    taskId: str
+    """
+    the task that was stopped, resumed or paused, or the new one
+    """
+    status: str
+
+
 class UploadCreateRequest(TypedDict):
     path: str
     sizeBytes: int
@@ -4097,6 +4239,100 @@ ZoneLink = TypedDict(
 class ZoneRef(TypedDict):
     id: str
     name: str
+
+
+class AgentToken(TypedDict):
+    id: str
+    """
+    of the token, as in the audit trail
+    """
+    name: str
+    agent: str
+    user: str
+    """
+    whose rights it has
+    """
+    projects: list[str]
+    scopes: list[str]
+    createdAt: str
+    expiresAt: str | None
+    lastUsedAt: str | None
+    purse: PurseLimits
+    spent: PurseSums
+    reserved: PurseSums
+    """
+    what unfinished tasks may still use; null: one of them has no end
+    """
+    left: PurseSums
+    """
+    null: no limit
+    """
+    currency: str
+    unfinishedTasks: int
+    openProposals: int
+
+
+class AgentTokenCreateRequest(TypedDict):
+    gpuHours: NotRequired[float | None]
+    """
+    null: no limit
+    """
+    money: NotRequired[Decimal | None]
+    """
+    null: no limit
+    """
+    preemptibleOnly: NotRequired[bool]
+    maxRunning: NotRequired[int | None]
+    """
+    tasks that have not ended; null: no limit
+    """
+    environments: NotRequired[list[str] | None]
+    """
+    ids that its tasks may use; null: all that its user may use
+    """
+    name: str
+    agent: NotRequired[str]
+    projectIds: list[str]
+    scopes: NotRequired[list[ScopesEnum]]
+    """
+    by default what training and reading need
+    """
+    expiresInDays: NotRequired[int]
+
+
+class AgentTokenCreated(TypedDict):
+    id: str
+    """
+    of the token, as in the audit trail
+    """
+    name: str
+    agent: str
+    user: str
+    """
+    whose rights it has
+    """
+    projects: list[str]
+    scopes: list[str]
+    createdAt: str
+    expiresAt: str | None
+    lastUsedAt: str | None
+    purse: PurseLimits
+    spent: PurseSums
+    reserved: PurseSums
+    """
+    what unfinished tasks may still use; null: one of them has no end
+    """
+    left: PurseSums
+    """
+    null: no limit
+    """
+    currency: str
+    unfinishedTasks: int
+    openProposals: int
+    token: str
+    """
+    shown this once
+    """
 
 
 class AttentionCount(TypedDict):
@@ -5486,6 +5722,38 @@ class ProjectItem(TypedDict):
     its environments are, where they do not say otherwise
     """
     createdAt: str
+
+
+class ProposalItem(TypedDict):
+    id: str
+    tokenId: str
+    tokenName: str
+    agent: str
+    user: str
+    """
+    who the request is sent as
+    """
+    project: str | None
+    operation: str
+    method: str
+    path: str
+    body: dict[str, Any]
+    beyond: list[ProposalExcess]
+    plan: ProposalPlan | None
+    difference: ProposalDifference | None
+    state: ProposalItemStateEnum
+    createdAt: str
+    expiresAt: str
+    decidedAt: str | None
+    decidedBy: str | None
+    status: int | None
+    """
+    HTTP status of the approved request; null while it is not known
+    """
+    result: dict[str, Any] | None
+    """
+    the API's answer to the approved request
+    """
 
 
 class QueueItem(TypedDict):

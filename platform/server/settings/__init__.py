@@ -105,8 +105,6 @@ INSTALLED_APPS = [
     "apps.accounts",
     "apps.identity",
     "allauth.idp.oidc",
-    "apps.common",
-    "apps.accounts",
     "apps.oauth",
     "apps.notices",
     "apps.clusters",
@@ -125,6 +123,7 @@ INSTALLED_APPS = [
     "apps.sweeps",
     "apps.proxy",
     "apps.overview",
+    "apps.agents",
 ]
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -91,6 +91,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PERMISSION_CLASSES": [
         "rest_framework.permissions.IsAuthenticated",
         "apps.accounts.api.permissions.HasScope",
+        "apps.agents.api.permissions.WithinPurse",
     ],
     "DEFAULT_PARSER_CLASSES": ["apps.common.renderers.JSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["apps.common.renderers.JSONRenderer"],

@@ -1,0 +1,1 @@
+"""Agents: tokens with a purse that bounds what they may spend, and proposals for what goes beyond it."""

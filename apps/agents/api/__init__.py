@@ -1,0 +1,1 @@
+"""The API of agents' tokens, of proposals and of undoing."""

@@ -1,0 +1,194 @@
+"""Stores what goes beyond a purse, and carries out what a person approves."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q
+
+from apps.accounts import access, audit
+from apps.accounts.models import AuditEvent, Role, User
+from apps.agents import execution, selectors
+from apps.agents.models import Proposal, ProposalState, Purse
+from apps.common.clock import now
+from apps.common.errors import ApiError
+from apps.common.row_bounds import MAX_ROWS
+from apps.notices.services.incidents import open_incident
+from apps.training.public import Task
+
+LIFETIME = timedelta(days=7)
+MAX_BODY_BYTES = 256 << 10
+MAX_RESULT_BYTES = 64 << 10
+MAX_CHANGES = 50
+MAX_VALUE_LENGTH = 300  # characters of a value in a difference
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A request that goes beyond a purse. `excesses`: in which ways, as `{"code", "params"}`."""
+
+    operation: str
+    method: str
+    path: str
+    body: Mapping[str, Any]
+    project: str | None
+    excesses: Sequence[Mapping[str, Any]]
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+
+def propose_request(purse: Purse, draft: Draft) -> ApiError:
+    """Store a proposal, or find the open one for the same request, and return the error that names it: 403
+    PURSE_EXCEEDED; 403 PROPOSALS_FULL or PROPOSAL_TOO_LARGE if none can be stored."""
+    text = json.dumps([draft.method, draft.path, draft.body], sort_keys=True)
+    if len(text) > MAX_BODY_BYTES:
+        return ApiError(403, "PROPOSAL_TOO_LARGE", limit=MAX_BODY_BYTES >> 10)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    open_ones = Proposal.objects.filter(purse=purse.pk, state=ProposalState.OPEN)
+    found = open_ones.filter(digest=digest).first()
+    if found is None:
+        high = MAX_ROWS["proposals"]
+        if open_ones.count() >= high:
+            return ApiError(403, "PROPOSALS_FULL", limit=high)
+        try:
+            with transaction.atomic():
+                found = _store_proposal(purse, draft, digest)
+        except IntegrityError:  # the same request came twice at the same time
+            found = open_ones.get(digest=digest)
+    error = ApiError(403, "PURSE_EXCEEDED", proposal=found.pk, address=f"/agents?proposal={found.pk}")
+    error.problems += [selectors.build_problem(one) for one in found.beyond]
+    return error
+
+
+def _store_proposal(purse: Purse, draft: Draft, digest: str) -> Proposal:
+    user, moment = purse.token.user, now()
+    made = Proposal.objects.create(
+        purse=purse.pk,
+        token_name=purse.token.name,
+        agent=purse.agent,
+        person=user,
+        project_id=draft.project,
+        operation=draft.operation,
+        method=draft.method,
+        path=draft.path,
+        body=dict(draft.body),
+        digest=digest,
+        beyond=list(draft.excesses),
+        plan=dict(draft.plan),
+        difference=_compare_with_former(purse, draft),
+        created_at=moment,
+        expires_at=moment + LIFETIME,
+    )
+    audit.record_event(user, "proposal.create", made.pk, project=draft.project, operation=draft.operation)
+    told = {"agent": purse.agent or purse.token.name, "operation": draft.operation}
+    link = f"/agents?proposal={made.pk}"
+    open_incident("proposal", made.pk, "NOTICE_PROPOSAL", told, project=draft.project, owner=user.pk, link=link)
+    return made
+
+
+def _compare_with_former(purse: Purse, draft: Draft) -> dict[str, Any]:
+    """Return what a proposed task changes against the newest one that the token created in the project; empty without
+    one."""
+    if not draft.plan:
+        return {}
+    created = AuditEvent.objects.filter(token=purse.pk, action="task.create").values("target")
+    former = Task.objects.filter(pk__in=created, project=draft.project).order_by("-created_at", "pk").first()
+    if former is None:
+        return {}
+    before, after = dict(_flatten(former.request)), dict(_flatten(draft.body))
+    fields = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
+    fields = [name for name in fields if name.partition(".")[0] != "env"]  # values may be secret
+    return {
+        "taskId": former.pk,
+        "changes": [
+            {"field": name, "before": _shorten(before.get(name)), "after": _shorten(after.get(name))}
+            for name in fields[:MAX_CHANGES]
+        ],
+    }
+
+
+def _flatten(value: Any, path: str = "") -> list[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return [pair for key, part in value.items() for pair in _flatten(part, f"{path}.{key}" if path else key)]
+    return [(path, value)]
+
+
+def _shorten(value: Any) -> str | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= MAX_VALUE_LENGTH else f"{text[:MAX_VALUE_LENGTH]}…"
+
+
+def get_decidable(user: User, key: str) -> Proposal:
+    """Return the proposal if the user may decide it. Raises ApiError 404 NOT_FOUND, and 403 FORBIDDEN to whom may only
+    read it."""
+    found = selectors.filter_proposals(user).select_related("person", "project").filter(pk=key).first()
+    if found is None:
+        raise ApiError(404, "NOT_FOUND")
+    rights = user.token_rights
+    if rights is not None and Purse.objects.filter(pk=rights.token).exists():
+        raise ApiError(403, "PURSE_REFUSED", operation="approveProposal")
+    if user.pk != found.person_id and not user.is_superuser:
+        access.require_role(user, found.project_id, Role.MAINTAINER)
+    return found
+
+
+def decline_proposal(user: User, key: str) -> Proposal:
+    """Decline an open proposal and return it. Declining it again changes nothing. Raises ApiError 409."""
+    found = get_decidable(user, key)
+    with transaction.atomic():
+        if _decide(user, found, ProposalState.DECLINED):
+            audit.record_event(user, "proposal.decline", found.pk, project=found.project_id)
+    found.refresh_from_db()
+    if found.state != ProposalState.DECLINED:
+        raise ApiError(409, "PROPOSAL_DECIDED", status=found.state)
+    return found
+
+
+def approve_proposal(user: User, key: str, *, again: bool = False) -> Proposal:
+    """Approve an open proposal, send its request as its person and return the proposal with the answer.
+
+    Approving it again returns the same answer. If the process ended before the answer was stored, a request that
+    creates a task is repeated, which cannot create a second one; any other is only repeated with `again`. Raises
+    ApiError 409 PROPOSAL_DECIDED, PROPOSAL_CUT_OFF or PROPOSAL_PERSON_INACTIVE.
+    """
+    found = get_decidable(user, key)
+    if not found.person.is_active:
+        raise ApiError(409, "PROPOSAL_PERSON_INACTIVE", user=found.person.username)
+    with transaction.atomic():
+        claimed = _decide(user, found, ProposalState.APPROVED)
+        if claimed:
+            told = {"operation": found.operation, "person": found.person.username, "agentToken": found.purse}
+            audit.record_event(user, "proposal.approve", found.pk, project=found.project_id, **told)
+    found.refresh_from_db()
+    if found.state != ProposalState.APPROVED:
+        raise ApiError(409, "PROPOSAL_DECIDED", status=found.state)
+    if found.status is not None:
+        return found
+    if not claimed and not again and found.operation != "createTask":
+        raise ApiError(409, "PROPOSAL_CUT_OFF", operation=found.operation)
+    status, answer = execution.perform_request(
+        User.objects.get(pk=found.person_id), found.method, found.path, found.body, f"proposal-{found.pk}"
+    )
+    if len(json.dumps(answer)) > MAX_RESULT_BYTES:
+        answer = {"code": answer.get("code"), "message": answer.get("message")}
+    if status < 500:  # otherwise it is as if it had been cut off
+        Proposal.objects.filter(pk=found.pk, status=None).update(status=status, result=answer)
+    found.refresh_from_db()
+    return found
+
+
+def _decide(user: User, found: Proposal, state: ProposalState) -> bool:
+    """Move an open proposal to the state; return False if another request was faster, or it has expired."""
+    open_one = Proposal.objects.filter(pk=found.pk, state=ProposalState.OPEN, expires_at__gt=now())
+    return bool(open_one.update(state=state, decided_by=user.pk, decided_at=now()))
+
+
+def expire_proposals() -> int:
+    """Close the proposals that nobody decided in time; return how many."""
+    late = Proposal.objects.filter(Q(state=ProposalState.OPEN, expires_at__lte=now()))
+    return late.update(state=ProposalState.EXPIRED)
