@@ -93,6 +93,7 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.usersessions",
     "allauth.headless",
     "apps.common",
     "apps.accounts",
