@@ -1,7 +1,6 @@
 """The end of a person's access: sessions, tokens, and what was opened with them. Training goes on."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from allauth.usersessions.models import UserSession
 from django.apps import apps
@@ -76,5 +75,5 @@ def _delete_tokens(user: User, tokens: Project | str) -> int:
 
 
 def _delete_grants(user: User) -> None:
-    grants: Any = apps.get_model("allauth_idp_oidc", "Token")
-    grants.objects.filter(user_id=user.pk).delete()
+    grants = apps.get_app_config("allauth_idp_oidc").get_model("Token")
+    grants._default_manager.filter(user_id=user.pk).delete()

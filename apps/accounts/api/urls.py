@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.accounts.api import views
+from apps.accounts.api import people, views
 
 urlpatterns = [
     path("auth/me", views.MeView.as_view()),
@@ -15,5 +15,15 @@ urlpatterns = [
     path("projects/<str:project_id>/members/<str:username>", views.MemberView.as_view()),
     path("projects/<str:project_id>/secrets", views.SecretsView.as_view()),
     path("projects/<str:project_id>/secrets/<path:name>", views.SecretView.as_view()),
+    path("sessions", people.SessionsView.as_view()),
+    path("sessions/end", people.SessionsEndView.as_view()),
+    path("sessions/<str:session_id>", people.SessionView.as_view()),
+    path("people", people.PeopleView.as_view()),
+    path("people/<str:username>", people.PersonView.as_view()),
+    path("people/<str:username>/invitation", people.InvitationView.as_view()),
+    path("people/<str:username>/second-factors", people.SecondFactorsView.as_view()),
+    path("people/<str:username>/sessions", people.PersonSessionsView.as_view()),
+    path("people/<str:username>/sessions/end", people.PersonSessionsEndView.as_view()),
+    path("people/<str:username>/sessions/<str:session_id>", people.PersonSessionView.as_view()),
     path("audit-events", views.AuditEventsView.as_view()),
 ]

@@ -138,6 +138,9 @@ ChangeEnum: TypeAlias = Literal["added", "removed", "changed"]
 CheckpointEnum: TypeAlias = Literal["newest", "best"]
 
 
+CheckpointItemSourceEnum: TypeAlias = Literal["script", "runner"]
+
+
 class CloneBestRequest(TypedDict):
     taskName: NotRequired[str]
     hyperparameters: NotRequired[dict[str, Any]]
@@ -353,6 +356,11 @@ class ElasticRequest(TypedDict):
     """
     as many as were chosen by default
     """
+
+
+class EndedAccess(TypedDict):
+    sessions: int
+    tokens: int
 
 
 EndingEnum: TypeAlias = Literal["done", "failed", "after", "ended"]
@@ -905,6 +913,14 @@ IncidentKind: TypeAlias = Literal[
     "token_ends",
     "certificate_ends",
 ]
+
+
+class Invitation(TypedDict):
+    path: str
+    """
+    at the platform's address; signs in once. Shown this once
+    """
+    expiresAt: str
 
 
 class JoinTokenCreateRequest(TypedDict):
@@ -1673,6 +1689,12 @@ class PatchedLogPatternRequest(TypedDict):
     """
 
 
+class PatchedPersonChangeRequest(TypedDict):
+    isActive: NotRequired[bool]
+    isAdministrator: NotRequired[bool]
+    isOperator: NotRequired[bool]
+
+
 class PatchedProjectRequest(TypedDict):
     name: str
 
@@ -1792,6 +1814,14 @@ class PatchedScheduleChangeRequest(TypedDict):
     while a task of an earlier moment goes on; skip by default
     """
     enabled: NotRequired[bool]
+
+
+class PersonCreateRequest(TypedDict):
+    username: str
+    email: NotRequired[str]
+
+
+PersonProjectSourceEnum: TypeAlias = Literal["person", "rule"]
 
 
 PhaseEnum: TypeAlias = Literal["starting", "compiling", "running", "evaluating", "saving", "ending"]
@@ -2633,6 +2663,34 @@ class SelectRequest(TypedDict):
     """
 
 
+class SessionItem(TypedDict):
+    id: str
+    device: str
+    """
+    what the browser calls itself
+    """
+    address: str
+    """
+    from which it was used last; empty where not known
+    """
+    createdAt: str
+    lastSeenAt: str
+    """
+    exact to a minute
+    """
+    current: bool
+    """
+    the session of this request
+    """
+
+
+class SessionsEndRequest(TypedDict):
+    tokens: bool
+    """
+    revoke all API tokens, too
+    """
+
+
 ShownProcessState: TypeAlias = Literal["idle", "starting", "running", "exited"]
 
 
@@ -2705,9 +2763,6 @@ class SnapshotPatch(TypedDict):
 class SnapshotStored(TypedDict):
     id: str
     stored: int
-
-
-SourceEnum: TypeAlias = Literal["script", "runner"]
 
 
 class SummaryRequest(TypedDict):
@@ -3848,7 +3903,7 @@ class CheckpointItem(TypedDict):
     as it was saved with, or reported at its step
     """
     at: str
-    source: SourceEnum
+    source: CheckpointItemSourceEnum
     """
     runner: it was found, not announced
     """
@@ -5031,6 +5086,13 @@ class PackagesOfTask(TypedDict):
 
 class PatchedMemberChangeRequest(TypedDict):
     role: Role
+
+
+class PersonProject(TypedDict):
+    id: str
+    name: str
+    role: Role
+    source: PersonProjectSourceEnum
 
 
 class PreflightBrief(TypedDict):
@@ -6682,6 +6744,31 @@ class PatchedSavedTemplateChangeRequest(TypedDict):
     parameters: NotRequired[list[TemplateParameterRequest]]
 
 
+class PersonItem(TypedDict):
+    username: str
+    name: str
+    email: str
+    isActive: bool
+    isAdministrator: bool
+    isOperator: bool
+    """
+    may open the operators' console
+    """
+    isService: bool
+    """
+    a service account of a project
+    """
+    hasPassword: bool
+    hasSecondFactor: bool
+    providers: list[str]
+    """
+    identity providers of the account
+    """
+    createdAt: str
+    lastSignInAt: str | None
+    projects: list[PersonProject]
+
+
 class PreviewEnvironment(TypedDict):
     environmentId: str
     name: str
@@ -7118,6 +7205,11 @@ class Attention(TypedDict):
     total: int
     page: int
     pageSize: int
+
+
+class PersonCreated(TypedDict):
+    person: PersonItem
+    invitation: Invitation
 
 
 class Timeline(TypedDict):
