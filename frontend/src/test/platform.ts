@@ -57,6 +57,7 @@ export const platformHandlers = setupServer(
   ),
   http.get("http://fermi.test/healthz", () => HttpResponse.json({ status: "ok" })),
   http.get(apiUrl("/auth/me"), () => respondWith(me)),
+  http.get(apiUrl("/sessions"), () => respondWithList()),
   http.get(apiUrl("/auth/sign-in"), () => respondWith({ embedded: false })),
   http.get(apiUrl("/notices"), () => respondWith({ fit: true, findings: [] })),
   http.get(apiUrl("/notice-kinds"), () => respondWith({ items: noticeKinds })),
