@@ -150,3 +150,9 @@ class AuditEvent(models.Model):
     token = models.CharField(max_length=16, default="", db_default="")
     token_name = models.CharField(max_length=100, default="", db_default="")
     address = models.CharField(max_length=64, default="", db_default="")
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["action", "id"], name="audit_by_action"),
+            models.Index(fields=["target", "id"], name="audit_by_target"),
+        ]

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.accounts.api import people, views
+from apps.accounts.api import audit, people, views
 
 urlpatterns = [
     path("auth/me", views.MeView.as_view()),
@@ -25,5 +25,6 @@ urlpatterns = [
     path("people/<str:username>/sessions", people.PersonSessionsView.as_view()),
     path("people/<str:username>/sessions/end", people.PersonSessionsEndView.as_view()),
     path("people/<str:username>/sessions/<str:session_id>", people.PersonSessionView.as_view()),
-    path("audit-events", views.AuditEventsView.as_view()),
+    path("audit-events", audit.AuditEventsView.as_view()),
+    path("audit-events/export", audit.AuditExportView.as_view()),
 ]

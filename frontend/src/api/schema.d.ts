@@ -21,6 +21,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit-events/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Return the events of a span of at most a year, oldest first, as one JSON object per line. The export itself
+         *     is recorded.
+         */
+        get: operations["exportAuditEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/me": {
         parameters: {
             query?: never;
@@ -3855,15 +3875,23 @@ export interface components {
                 [key: string]: unknown;
             };
             requestId: string;
+            /** @description id of the API token of the request; empty for a browser's */
+            token: string;
+            tokenName: string;
+            /** @description where the request came from */
+            address: string;
         };
-        AuditEventItemPage: {
-            total: number;
-            page: number;
-            pageSize: number;
+        AuditPage: {
             items: components["schemas"]["AuditEventItem"][];
+            /** @description null with a cursor */
+            total: number | null;
+            page: number | null;
+            pageSize: number;
+            /** @description with a cursor; null on the last page */
+            nextCursor?: string | null;
         };
-        AuditEventItemPageEnvelope: {
-            data: components["schemas"]["AuditEventItemPage"];
+        AuditPageEnvelope: {
+            data: components["schemas"]["AuditPage"];
             code: number;
             message: string;
         };
@@ -10578,11 +10606,27 @@ export interface operations {
     listAuditEvents: {
         parameters: {
             query?: {
+                /** @description such as task.create */
+                action?: string;
+                /** @description user name */
+                actor?: string;
+                /** @description the whole address */
+                address?: string;
+                /** @description events since then */
+                begin?: string;
+                /** @description instead of `page`: empty for the newest events, then `nextCursor` of the page before; nothing is counted, so that each page is as fast as the first */
+                cursor?: string;
+                /** @description events before then */
+                end?: string;
                 ordering?: "at" | "-at";
                 page?: number;
                 pageSize?: number;
                 project?: string;
                 search?: string;
+                /** @description the whole id */
+                target?: string;
+                /** @description id of an API token */
+                token?: string;
             };
             header?: never;
             path?: never;
@@ -10595,7 +10639,50 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AuditEventItemPageEnvelope"];
+                    "application/json": components["schemas"]["AuditPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    exportAuditEvents: {
+        parameters: {
+            query: {
+                /** @description such as task.create */
+                action?: string;
+                /** @description user name */
+                actor?: string;
+                /** @description the whole address */
+                address?: string;
+                /** @description events since then */
+                begin: string;
+                /** @description events before then, within a year */
+                end: string;
+                project?: string;
+                /** @description the whole id */
+                target?: string;
+                /** @description id of an API token */
+                token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
                 };
             };
             default: {

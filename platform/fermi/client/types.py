@@ -79,6 +79,15 @@ class AuditEventItem(TypedDict):
     target: str
     data: dict[str, Any]
     requestId: str
+    token: str
+    """
+    id of the API token of the request; empty for a browser's
+    """
+    tokenName: str
+    address: str
+    """
+    where the request came from
+    """
 
 
 class AwayNode(TypedDict):
