@@ -10,7 +10,9 @@ const platform = { target: process.env.FERMI_URL ?? "http://127.0.0.1:8000", cha
 const SHARED = /src\/(api|app|lib|ui)\/(?!terminal|machines|hosted|palette)|src\/pages|lucide-react|radix-ui/;
 /** What two pages around runs have in common, each a small file otherwise. */
 const RUNS_SHARED =
-  /src\/pages\/runs\/(columns|note-dialog|tag-cell)|src\/ui\/(bulk-results|markdown|metric-picker)|src\/lib\/(download|markdown)|src\/api\/compare/;
+  /src\/pages\/runs\/(columns|note-dialog|tag-cell)|src\/ui\/(bulk-results|markdown|menu|metric-picker)|src\/lib\/(download|markdown)|src\/api\/compare/;
+/** What two pages around accounts have in common. */
+const ACCOUNTS_SHARED = /src\/ui\/token-row|src\/api\/(account|limits|people)|src\/pages\/settings/;
 
 export default defineConfig({
   plugins: [react(), tailwindcss()],
@@ -38,6 +40,7 @@ export default defineConfig({
             { name: "frame", test: /src/, tags: ["$initial"], priority: 3 },
             { name: "charts", test: /uplot|src\/(api|ui)\/telemetry/, minShareCount: 2, priority: 2.5 },
             { name: "shared", test: SHARED, minShareCount: 3, priority: 2 },
+            { name: "accounts-shared", test: ACCOUNTS_SHARED, minShareCount: 2, priority: 1 },
             { name: "runs-shared", test: RUNS_SHARED, minShareCount: 2, priority: 1 },
           ],
         },

@@ -5,6 +5,7 @@ from functools import partial
 from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.db import models
+from django.utils.crypto import salted_hmac
 from knox.models import AbstractAuthToken
 
 from apps.accounts.scopes import TokenRights
@@ -17,6 +18,7 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
 
     `token_rights`: in a request that was authenticated by a token, what the token leaves of the user's rights. Not
     stored. Such an instance must not be saved: an administrator's narrow token has `is_superuser` False.
+    `session_epoch`: sessions that began in an earlier one are over (`apps.accounts.revocation`).
     """
 
     token_rights: TokenRights | None = None
@@ -24,6 +26,14 @@ class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox has no
     service_project = models.ForeignKey(
         "Project", on_delete=models.SET_NULL, null=True, blank=True, related_name="service_accounts"
     )
+    session_epoch = models.PositiveIntegerField(default=0, db_default=0, editable=False)
+
+    def _get_session_auth_hash(self, secret: str | bytes | None = None) -> str:
+        """Return what Django compares with the hash in a session. It depends on the password, and on the epoch."""
+        hashed: str = super()._get_session_auth_hash(secret)  # type: ignore[misc]
+        if not self.session_epoch:
+            return hashed
+        return salted_hmac("fermi.session-epoch", f"{hashed}:{self.session_epoch}", secret=secret).hexdigest()
 
 
 class Project(models.Model):
@@ -142,4 +152,8 @@ class AuditEvent(models.Model):
     address = models.CharField(max_length=64, default="", db_default="")
 
     class Meta:
-        indexes = [models.Index(fields=["token", "action"], name="audit_token_action", condition=~models.Q(token=""))]
+        indexes = [
+            models.Index(fields=["token", "action"], name="audit_token_action", condition=~models.Q(token="")),
+            models.Index(fields=["action", "id"], name="audit_by_action"),
+            models.Index(fields=["target", "id"], name="audit_by_target"),
+        ]

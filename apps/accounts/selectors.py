@@ -5,7 +5,7 @@ from typing import Any
 from django.db.models import F, QuerySet, Value
 
 from apps.accounts import access
-from apps.accounts.models import AuditEvent, Membership, Project, Role, SavedView, User
+from apps.accounts.models import Membership, Project, Role, SavedView, User
 
 TOKEN_ID_LENGTH = 16  # hexadecimal digits of the hash: names a token without telling it
 
@@ -40,24 +40,3 @@ def list_projects(user: User) -> QuerySet[Project, Any]:
 
 def list_members(project: Project) -> QuerySet[Membership, Any]:
     return Membership.objects.filter(project=project).values("role", username=F("user__username"))
-
-
-def list_audit_events(user: User, project: str | None) -> QuerySet[AuditEvent, Any]:
-    """Return the audit events of the projects that the user maintains; for an administrator also those without a
-    project."""
-    rows = AuditEvent.objects.all()
-    if project:
-        access.require_role(user, project, Role.MAINTAINER)
-        rows = rows.filter(project=project)
-    elif not user.is_superuser:
-        rows = rows.filter(project__in=access.select_projects(user, Role.MAINTAINER))
-    return rows.values(
-        "id",
-        "at",
-        "action",
-        "target",
-        "data",
-        actor_=F("actor__username"),
-        project_=F("project_id"),
-        requestId=F("request_id"),
-    )

@@ -104,11 +104,11 @@ def remove_member(user: User, project: Project, username: str) -> None:
     audit.record_event(user, "member.remove", username, project=project)
 
 
-def create_sign_in_link(user: User) -> str:
-    """Return the path of a page that signs `user` in once, within SIGN_IN_LINK_LIFETIME."""
+def create_sign_in_link(user: User, lifetime: timedelta = SIGN_IN_LINK_LIFETIME) -> str:
+    """Return the path of a page that signs `user` in once, within `lifetime`."""
     secret = secrets.token_urlsafe(32)
     SignInLink.objects.filter(expires_at__lt=now()).delete()
-    SignInLink.objects.create(digest=_hash_secret(secret), user=user, expires_at=now() + SIGN_IN_LINK_LIFETIME)
+    SignInLink.objects.create(digest=_hash_secret(secret), user=user, expires_at=now() + lifetime)
     return f"/auth/link/{secret}"
 
 

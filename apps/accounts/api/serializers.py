@@ -3,7 +3,6 @@
 from rest_framework import serializers
 
 from apps.accounts.models import Role
-from apps.common.openapi import KeyField
 from apps.common.pages import OrderingField, PageQuery
 
 
@@ -94,19 +93,3 @@ class SecretRequest(serializers.Serializer):
     value = serializers.CharField(
         max_length=32_000, trim_whitespace=False, write_only=True, help_text="never given back"
     )
-
-
-class AuditQuery(PageQuery):
-    project = KeyField(required=False, allow_blank=True)
-    ordering = OrderingField("-at", at="at")
-
-
-class AuditEventItem(serializers.Serializer):
-    id = serializers.IntegerField()
-    at = serializers.DateTimeField()
-    actor = serializers.CharField(allow_null=True)
-    project = serializers.CharField(allow_null=True)
-    action = serializers.CharField()
-    target = serializers.CharField()
-    data = serializers.DictField()  # type: ignore[assignment]
-    requestId = serializers.CharField()

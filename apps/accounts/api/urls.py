@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.accounts.api import service_accounts, tokens, views
+from apps.accounts.api import audit, people, service_accounts, tokens, views
 
 urlpatterns = [
     path("auth/me", views.MeView.as_view()),
@@ -26,5 +26,16 @@ urlpatterns = [
         "projects/<str:project_id>/service-accounts/<str:name>/tokens",
         service_accounts.ServiceAccountTokensView.as_view(),
     ),
-    path("audit-events", views.AuditEventsView.as_view()),
+    path("sessions", people.SessionsView.as_view()),
+    path("sessions/end", people.SessionsEndView.as_view()),
+    path("sessions/<str:session_id>", people.SessionView.as_view()),
+    path("people", people.PeopleView.as_view()),
+    path("people/<str:username>", people.PersonView.as_view()),
+    path("people/<str:username>/invitation", people.InvitationView.as_view()),
+    path("people/<str:username>/second-factors", people.SecondFactorsView.as_view()),
+    path("people/<str:username>/sessions", people.PersonSessionsView.as_view()),
+    path("people/<str:username>/sessions/end", people.PersonSessionsEndView.as_view()),
+    path("people/<str:username>/sessions/<str:session_id>", people.PersonSessionView.as_view()),
+    path("audit-events", audit.AuditEventsView.as_view()),
+    path("audit-events/export", audit.AuditExportView.as_view()),
 ]

@@ -1,7 +1,6 @@
 """Endpoints of users, projects, members, secrets and the audit trail."""
 
 from django.conf import settings
-from django.db.models import Q
 from rest_framework.permissions import AllowAny
 
 from apps.accounts import access, selectors, services
@@ -131,22 +130,6 @@ class SecretView(APIView):
         """Delete a secret with its value (maintainer). Tasks that name it wait until a secret of that name exists
         again."""
         project_secrets.delete_secret(request.user, access.get_project(request.user, project_id), name)
-
-
-class AuditEventsView(APIView):
-    @operation("listAuditEvents", scope="audit:read", query=shapes.AuditQuery, page=shapes.AuditEventItem)
-    def get(self, request: Request, query: Query) -> Data:
-        """List who did what in the projects that you maintain, newest first."""
-        word = query["search"]
-        events = selectors.list_audit_events(request.user, query.get("project"))
-        found = events.filter(Q(target__icontains=word) | Q(action__icontains=word)) if word else events
-        return paginate_rows(found, query, _serialize_event)
-
-
-def _serialize_event(row: dict) -> dict:
-    """Return the row with the API's names: an annotation cannot have the name of a model field, hence the underscores
-    in the query."""
-    return {**row, "actor": row.pop("actor_"), "project": row.pop("project_")}
 
 
 def _serialize_project(project: Project, role: Role | None) -> dict:

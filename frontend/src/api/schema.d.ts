@@ -132,6 +132,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit-events/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description Return the events of a span of at most a year, oldest first, as one JSON object per line. The export itself
+         *     is recorded.
+         */
+        get: operations["exportAuditEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/me": {
         parameters: {
             query?: never;
@@ -1491,6 +1511,136 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/people": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List accounts with their roles and how they sign in (administrator). */
+        get: operations["listPeople"];
+        put?: never;
+        /**
+         * @description Create an account (administrator). The answer has a link that signs the person in once, to set a password.
+         *     409 where the name or the address is taken.
+         */
+        post: operations["createPerson"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/people/{username}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return one account (administrator). */
+        get: operations["getPerson"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * @description Activate or deactivate an account, and set whether it is an administrator's or an operator's
+         *     (administrator). Deactivating ends all sessions and tokens. 409 for yourself and the last administrator.
+         */
+        patch: operations["changePerson"];
+        trace?: never;
+    };
+    "/api/v1/people/{username}/invitation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Make a link that signs a person in once, to set a new password (administrator). Their password is void from
+         *     now on, and their sessions end. 409 where they have a second factor.
+         */
+        post: operations["createInvitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/people/{username}/second-factors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Delete the second factors of a person who has lost them, and end their sessions (administrator). */
+        delete: operations["resetSecondFactors"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/people/{username}/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the browsers in which a person is signed in (administrator). */
+        get: operations["listPersonSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/people/{username}/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description End one session of a person (administrator). */
+        delete: operations["endPersonSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/people/{username}/sessions/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Sign a person out everywhere; with `tokens` their API tokens are revoked (administrator). Tasks go on. */
+        post: operations["endPersonSessions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/preflights": {
         parameters: {
             query?: never;
@@ -2683,6 +2833,57 @@ export interface paths {
         get: operations["listScheduleMoments"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the browsers in which you are signed in, the last used first. */
+        get: operations["listSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description End one of your sessions. */
+        delete: operations["endSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Sign out everywhere, in this browser too; with `tokens` all your API tokens are revoked. Tasks go on. */
+        post: operations["endSessions"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4328,15 +4529,23 @@ export interface components {
                 [key: string]: unknown;
             };
             requestId: string;
+            /** @description id of the API token of the request; empty for a browser's */
+            token: string;
+            tokenName: string;
+            /** @description where the request came from */
+            address: string;
         };
-        AuditEventItemPage: {
-            total: number;
-            page: number;
-            pageSize: number;
+        AuditPage: {
             items: components["schemas"]["AuditEventItem"][];
+            /** @description null with a cursor */
+            total: number | null;
+            page: number | null;
+            pageSize: number;
+            /** @description with a cursor; null on the last page */
+            nextCursor?: string | null;
         };
-        AuditEventItemPageEnvelope: {
-            data: components["schemas"]["AuditEventItemPage"];
+        AuditPageEnvelope: {
+            data: components["schemas"]["AuditPage"];
             code: number;
             message: string;
         };
@@ -4444,7 +4653,7 @@ export interface components {
             /** Format: date-time */
             at: string;
             /** @description runner: it was found, not announced */
-            source: components["schemas"]["SourceEnum"];
+            source: components["schemas"]["CheckpointItemSourceEnum"];
             /** @description of a found one, whose it is: transformers, lightning, torch, dcp, … */
             layout: string;
             /** @description the newest that training can go on from */
@@ -4471,6 +4680,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        CheckpointItemSourceEnum: "script" | "runner";
         /** @description The environments that the platform would choose now for a request for capacity. */
         ChosenEnvironments: {
             nodeIds: string[];
@@ -5039,6 +5250,15 @@ export interface components {
         };
         EmptyEnvelope: {
             data: null;
+            code: number;
+            message: string;
+        };
+        EndedAccess: {
+            sessions: number;
+            tokens: number;
+        };
+        EndedAccessEnvelope: {
+            data: components["schemas"]["EndedAccess"];
             code: number;
             message: string;
         };
@@ -6079,6 +6299,17 @@ export interface components {
         };
         /** @enum {string} */
         IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
+        Invitation: {
+            /** @description at the platform's address; signs in once. Shown this once */
+            path: string;
+            /** Format: date-time */
+            expiresAt: string;
+        };
+        InvitationEnvelope: {
+            data: components["schemas"]["Invitation"];
+            code: number;
+            message: string;
+        };
         JoinTokenCreateRequest: {
             name: string;
             /** @description by default your only one */
@@ -7398,6 +7629,11 @@ export interface components {
         PatchedMemberChangeRequest: {
             role: components["schemas"]["Role"];
         };
+        PatchedPersonChangeRequest: {
+            isActive?: boolean;
+            isAdministrator?: boolean;
+            isOperator?: boolean;
+        };
         PatchedProjectRequest: {
             name: string;
         };
@@ -7506,6 +7742,63 @@ export interface components {
         PatchedServiceAccountChange: {
             role: components["schemas"]["Role"];
         };
+        PersonCreateRequest: {
+            username: string;
+            email?: string;
+        };
+        PersonCreated: {
+            person: components["schemas"]["PersonItem"];
+            invitation: components["schemas"]["Invitation"];
+        };
+        PersonCreatedEnvelope: {
+            data: components["schemas"]["PersonCreated"];
+            code: number;
+            message: string;
+        };
+        PersonItem: {
+            username: string;
+            name: string;
+            email: string;
+            isActive: boolean;
+            isAdministrator: boolean;
+            /** @description may open the operators' console */
+            isOperator: boolean;
+            /** @description a service account of a project */
+            isService: boolean;
+            hasPassword: boolean;
+            hasSecondFactor: boolean;
+            /** @description identity providers of the account */
+            providers: string[];
+            /** Format: date-time */
+            createdAt: string;
+            /** Format: date-time */
+            lastSignInAt: string | null;
+            projects: components["schemas"]["PersonProject"][];
+        };
+        PersonItemEnvelope: {
+            data: components["schemas"]["PersonItem"];
+            code: number;
+            message: string;
+        };
+        PersonItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["PersonItem"][];
+        };
+        PersonItemPageEnvelope: {
+            data: components["schemas"]["PersonItemPage"];
+            code: number;
+            message: string;
+        };
+        PersonProject: {
+            id: string;
+            name: string;
+            role: components["schemas"]["Role"];
+            source: components["schemas"]["PersonProjectSourceEnum"];
+        };
+        /** @enum {string} */
+        PersonProjectSourceEnum: "person" | "rule";
         /** @enum {string} */
         PhaseEnum: "starting" | "compiling" | "running" | "evaluating" | "saving" | "ending";
         PreflightBrief: {
@@ -8900,6 +9193,37 @@ export interface components {
             /** @description operations that it may call, such as `tasks:read`; null: all of the account's role */
             scopes?: string[] | null;
         };
+        SessionItem: {
+            id: string;
+            /** @description what the browser calls itself */
+            device: string;
+            /** @description from which it was used last; empty where not known */
+            address: string;
+            /** Format: date-time */
+            createdAt: string;
+            /**
+             * Format: date-time
+             * @description exact to a minute
+             */
+            lastSeenAt: string;
+            /** @description the session of this request */
+            current: boolean;
+        };
+        SessionItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["SessionItem"][];
+        };
+        SessionItemPageEnvelope: {
+            data: components["schemas"]["SessionItemPage"];
+            code: number;
+            message: string;
+        };
+        SessionsEndRequest: {
+            /** @description revoke all API tokens, too */
+            tokens: boolean;
+        };
         /** @enum {string} */
         ShownProcessState: "idle" | "starting" | "running" | "exited";
         SignIn: {
@@ -9044,8 +9368,6 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @enum {string} */
-        SourceEnum: "script" | "runner";
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
@@ -11631,11 +11953,27 @@ export interface operations {
     listAuditEvents: {
         parameters: {
             query?: {
+                /** @description such as task.create */
+                action?: string;
+                /** @description user name */
+                actor?: string;
+                /** @description the whole address */
+                address?: string;
+                /** @description events since then */
+                begin?: string;
+                /** @description instead of `page`: empty for the newest events, then `nextCursor` of the page before; nothing is counted, so that each page is as fast as the first */
+                cursor?: string;
+                /** @description events before then */
+                end?: string;
                 ordering?: "at" | "-at";
                 page?: number;
                 pageSize?: number;
                 project?: string;
                 search?: string;
+                /** @description the whole id */
+                target?: string;
+                /** @description id of an API token */
+                token?: string;
             };
             header?: never;
             path?: never;
@@ -11648,7 +11986,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AuditEventItemPageEnvelope"];
+                    "application/json": components["schemas"]["AuditPageEnvelope"];
                 };
             };
             default: {
@@ -11678,6 +12016,49 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["UndoneEventEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    exportAuditEvents: {
+        parameters: {
+            query: {
+                /** @description such as task.create */
+                action?: string;
+                /** @description user name */
+                actor?: string;
+                /** @description the whole address */
+                address?: string;
+                /** @description events since then */
+                begin: string;
+                /** @description events before then, within a year */
+                end: string;
+                project?: string;
+                /** @description the whole id */
+                target?: string;
+                /** @description id of an API token */
+                token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
                 };
             };
             default: {
@@ -14783,6 +15164,298 @@ export interface operations {
             };
         };
     };
+    listPeople: {
+        parameters: {
+            query?: {
+                active?: boolean | null;
+                /** @description administrators only */
+                administrator?: boolean;
+                ordering?: "username" | "-username" | "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+                /** @description service accounts instead of people */
+                service?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PersonItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createPerson: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PersonCreateRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PersonCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getPerson: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PersonItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changePerson: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedPersonChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PersonItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createInvitation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvitationEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    resetSecondFactors: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listPersonSessions: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+            };
+            header?: never;
+            path: {
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    endPersonSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    endPersonSessions: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                username: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SessionsEndRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedAccessEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listPreflights: {
         parameters: {
             query?: {
@@ -17861,6 +18534,99 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ScheduleMomentsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listSessions: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    endSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    endSessions: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SessionsEndRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndedAccessEnvelope"];
                 };
             };
             default: {

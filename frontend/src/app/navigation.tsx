@@ -1,7 +1,9 @@
+import { useQuery } from "@tanstack/react-query";
 import { ChevronDown } from "lucide-react";
 import { useEffect, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { NavLink, useLocation } from "react-router";
+import { meQuery } from "@/api/session";
 import { cx } from "@/lib/cx";
 import { Popup } from "@/ui/popup";
 import { NAV_PAGES, type NavGroup } from "./pages";
@@ -11,13 +13,14 @@ interface Entry {
   pages: (typeof NAV_PAGES)[number][];
 }
 
-/** The entries: single pages, and groups where their first page is. */
-const ENTRIES = NAV_PAGES.reduce<Entry[]>((entries, page) => {
-  const last = entries.at(-1);
-  if (page.group && last?.group === page.group) last.pages.push(page);
-  else entries.push({ ...(page.group && { group: page.group }), pages: [page] });
-  return entries;
-}, []);
+/** Returns the entries for a user: single pages, and groups where their first page is. */
+const listEntries = (isAdministrator: boolean) =>
+  NAV_PAGES.filter(({ administrator }) => isAdministrator || !administrator).reduce<Entry[]>((entries, page) => {
+    const last = entries.at(-1);
+    if (page.group && last?.group === page.group) last.pages.push(page);
+    else entries.push({ ...(page.group && { group: page.group }), pages: [page] });
+    return entries;
+  }, []);
 
 const buildClasses = (active: boolean) =>
   cx(
@@ -29,6 +32,7 @@ const buildClasses = (active: boolean) =>
 export function Navigation() {
   const { t } = useTranslation();
   const { pathname } = useLocation();
+  const isAdministrator = useQuery(meQuery).data?.isAdministrator ?? false;
   const strip = useRef<HTMLElement>(null);
   useEffect(() => {
     strip.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
@@ -39,7 +43,7 @@ export function Navigation() {
       aria-label={t("app.nav")}
       className="bare-scroll order-last -mx-1 flex w-full gap-0.5 overflow-x-auto p-1 sm:flex-wrap sm:overflow-visible xl:order-none xl:w-auto xl:min-w-0 xl:flex-1"
     >
-      {ENTRIES.map((entry) => (
+      {listEntries(isAdministrator).map((entry) => (
         <Entry key={entry.pages[0]?.to} {...entry} pathname={pathname} />
       ))}
     </nav>

@@ -4,9 +4,11 @@ interface NavPage {
   label: NavLabel;
   key: string;
   group?: NavGroup;
+  /** Shown to administrators only. */
+  administrator?: boolean;
 }
 
-export type NavGroup = "repeat" | "machines" | "data";
+export type NavGroup = "repeat" | "machines" | "data" | "administration";
 type NavLabel =
   | "app.overview"
   | "app.tasks"
@@ -22,7 +24,8 @@ type NavLabel =
   | "app.datasets"
   | "app.files"
   | "app.models"
-  | "app.usage";
+  | "app.usage"
+  | "app.people";
 
 /** Pages in the navigation, in its order. */
 export const NAV_PAGES: readonly NavPage[] = [
@@ -41,6 +44,7 @@ export const NAV_PAGES: readonly NavPage[] = [
   { to: "/files", label: "app.files", key: "f", group: "data" },
   { to: "/models", label: "app.models", key: "m", group: "data" },
   { to: "/usage", label: "app.usage", key: "u" },
+  { to: "/people", label: "app.people", key: "a", group: "administration", administrator: true },
 ];
 
 /** Pages inside others, and pages behind the user's name. */

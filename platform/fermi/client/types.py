@@ -120,6 +120,15 @@ class AuditEventItem(TypedDict):
     target: str
     data: dict[str, Any]
     requestId: str
+    token: str
+    """
+    id of the API token of the request; empty for a browser's
+    """
+    tokenName: str
+    address: str
+    """
+    where the request came from
+    """
 
 
 class AuthorizationDecideRequest(TypedDict):
@@ -208,6 +217,9 @@ ChangeEnum: TypeAlias = Literal["added", "removed", "changed"]
 
 
 CheckpointEnum: TypeAlias = Literal["newest", "best"]
+
+
+CheckpointItemSourceEnum: TypeAlias = Literal["script", "runner"]
 
 
 class CloneBestRequest(TypedDict):
@@ -453,6 +465,11 @@ class ElasticRequest(TypedDict):
     """
     as many as were chosen by default
     """
+
+
+class EndedAccess(TypedDict):
+    sessions: int
+    tokens: int
 
 
 EndingEnum: TypeAlias = Literal["done", "failed", "after", "ended"]
@@ -1046,6 +1063,14 @@ IncidentKind: TypeAlias = Literal[
     "token_ends",
     "certificate_ends",
 ]
+
+
+class Invitation(TypedDict):
+    path: str
+    """
+    at the platform's address; signs in once. Shown this once
+    """
+    expiresAt: str
 
 
 class JoinTokenCreateRequest(TypedDict):
@@ -1862,6 +1887,12 @@ class PatchedLogPatternRequest(TypedDict):
     """
 
 
+class PatchedPersonChangeRequest(TypedDict):
+    isActive: NotRequired[bool]
+    isAdministrator: NotRequired[bool]
+    isOperator: NotRequired[bool]
+
+
 class PatchedProjectRequest(TypedDict):
     name: str
 
@@ -2001,6 +2032,14 @@ class PatchedScheduleChangeRequest(TypedDict):
     while a task of an earlier moment goes on; skip by default
     """
     enabled: NotRequired[bool]
+
+
+class PersonCreateRequest(TypedDict):
+    username: str
+    email: NotRequired[str]
+
+
+PersonProjectSourceEnum: TypeAlias = Literal["person", "rule"]
 
 
 PhaseEnum: TypeAlias = Literal["starting", "compiling", "running", "evaluating", "saving", "ending"]
@@ -2976,6 +3015,34 @@ class ServiceAccountTokenRequest(TypedDict):
     """
 
 
+class SessionItem(TypedDict):
+    id: str
+    device: str
+    """
+    what the browser calls itself
+    """
+    address: str
+    """
+    from which it was used last; empty where not known
+    """
+    createdAt: str
+    lastSeenAt: str
+    """
+    exact to a minute
+    """
+    current: bool
+    """
+    the session of this request
+    """
+
+
+class SessionsEndRequest(TypedDict):
+    tokens: bool
+    """
+    revoke all API tokens, too
+    """
+
+
 ShownProcessState: TypeAlias = Literal["idle", "starting", "running", "exited"]
 
 
@@ -3077,9 +3144,6 @@ class SnapshotPatch(TypedDict):
 class SnapshotStored(TypedDict):
     id: str
     stored: int
-
-
-SourceEnum: TypeAlias = Literal["script", "runner"]
 
 
 class SummaryRequest(TypedDict):
@@ -4395,7 +4459,7 @@ class CheckpointItem(TypedDict):
     as it was saved with, or reported at its step
     """
     at: str
-    source: SourceEnum
+    source: CheckpointItemSourceEnum
     """
     runner: it was found, not announced
     """
@@ -5622,6 +5686,13 @@ class PatchedMemberChangeRequest(TypedDict):
 
 class PatchedServiceAccountChange(TypedDict):
     role: Role
+
+
+class PersonProject(TypedDict):
+    id: str
+    name: str
+    role: Role
+    source: PersonProjectSourceEnum
 
 
 class PreflightBrief(TypedDict):
@@ -7317,6 +7388,31 @@ class PatchedSavedTemplateChangeRequest(TypedDict):
     parameters: NotRequired[list[TemplateParameterRequest]]
 
 
+class PersonItem(TypedDict):
+    username: str
+    name: str
+    email: str
+    isActive: bool
+    isAdministrator: bool
+    isOperator: bool
+    """
+    may open the operators' console
+    """
+    isService: bool
+    """
+    a service account of a project
+    """
+    hasPassword: bool
+    hasSecondFactor: bool
+    providers: list[str]
+    """
+    identity providers of the account
+    """
+    createdAt: str
+    lastSignInAt: str | None
+    projects: list[PersonProject]
+
+
 class PreviewEnvironment(TypedDict):
     environmentId: str
     name: str
@@ -7753,6 +7849,11 @@ class Attention(TypedDict):
     total: int
     page: int
     pageSize: int
+
+
+class PersonCreated(TypedDict):
+    person: PersonItem
+    invitation: Invitation
 
 
 class Timeline(TypedDict):

@@ -99,6 +99,7 @@ INSTALLED_APPS = [
     "allauth",
     "allauth.account",
     "allauth.mfa",
+    "allauth.usersessions",
     "allauth.headless",
     "apps.identity.allauth_app.SocialAccountConfig",
     "apps.common",

@@ -28,6 +28,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "apps.accounts.sessions.track_sessions",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 

@@ -11,6 +11,7 @@ import { Card } from "@/ui/card";
 import { Field } from "@/ui/field";
 import { Page } from "@/ui/page";
 import { DefinitionList } from "@/ui/table";
+import { BrowserSessions } from "./browser-sessions";
 import { Projects } from "./projects";
 import { Tokens } from "./tokens";
 
@@ -24,6 +25,7 @@ export function Component() {
         <Profile me={me} />
         <div className="min-w-0 space-y-4">
           <Tokens />
+          <BrowserSessions />
           <Projects me={me} />
         </div>
       </div>
