@@ -31,6 +31,8 @@ FERMI_TRUSTED_PROXIES  comma-separated addresses and networks of proxies, whose 
                      default this machine's own with FERMI_PUBLIC_URL, and none without it
 FERMI_DOOR_HOST      below which each environment has a host name of its own, e.g. fermi-doors.example.org[:port];
                      without it environments open where the console is on localhost alone
+FERMI_RATE_LIMIT     requests per minute that a token, or a signed-in user, may make of the API (1200; 0: no limit)
+FERMI_RATE_LIMIT_ANONYMOUS  of an address that are refused for want of a valid sign-in (120; 0: no limit)
 FERMI_METRICS_TOKEN  opens /metrics to whoever sends it (Authorization: Bearer …), beside administrators
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
