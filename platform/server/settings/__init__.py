@@ -35,6 +35,9 @@ FERMI_RATE_LIMIT     requests per minute that a token, or a signed-in user, may 
 FERMI_RATE_LIMIT_ANONYMOUS  of an address that are refused for want of a valid sign-in (120; 0: no limit)
 FERMI_METRICS_TOKEN  opens /metrics to whoever sends it (Authorization: Bearer …), beside administrators
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
+FERMI_IDENTITY_PROVIDERS  providers that people sign in with: JSON, or the path of a JSON or TOML file (docs/sign-in.md)
+FERMI_OIDC_URL       one such provider: the issuer's address, with FERMI_OIDC_CLIENT_ID, FERMI_OIDC_CLIENT_SECRET and
+                     FERMI_OIDC_NAME, what its button says
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia/Shanghai (UTC)
 FERMI_PREFLIGHT_PATIENCE  12 by default: seconds that the nodes of a pre-flight test wait for each other
@@ -96,8 +99,12 @@ INSTALLED_APPS = [
     "allauth.account",
     "allauth.mfa",
     "allauth.headless",
+    "apps.identity.allauth_app.SocialAccountConfig",
+    "allauth.socialaccount.providers.feishu",
+    "allauth.socialaccount.providers.dingtalk",
     "apps.common",
     "apps.accounts",
+    "apps.identity",
     "apps.notices",
     "apps.clusters",
     "apps.catalog",

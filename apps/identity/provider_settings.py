@@ -1,0 +1,112 @@
+"""What may be in a provider's settings, by kind, and what is wrong with given ones."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from apps.identity.models import ProviderKind
+
+MAX_TEXT = 2_000
+MAX_ITEMS = 50
+
+OPENID_KINDS = frozenset(
+    (
+        ProviderKind.OPENID_CONNECT,
+        ProviderKind.GOOGLE,
+        ProviderKind.GITLAB,
+        ProviderKind.MICROSOFT,
+        ProviderKind.OKTA,
+        ProviderKind.KEYCLOAK,
+        ProviderKind.AUTHENTIK,
+    )
+)
+_DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9-]{2,63}")
+
+Check = Callable[[Any], str]
+"""Returns the code of what is wrong with a value, or "" if nothing is."""
+
+
+def check_text(value: Any) -> str:
+    return "" if isinstance(value, str) and len(value) <= MAX_TEXT else "IDENTITY_SETTING_NO_TEXT"
+
+
+def check_flag(value: Any) -> str:
+    return "" if isinstance(value, bool) else "IDENTITY_SETTING_NO_FLAG"
+
+
+def check_texts(value: Any) -> str:
+    if not isinstance(value, list) or len(value) > MAX_ITEMS or any(check_text(one) for one in value):
+        return "IDENTITY_SETTING_NO_LIST"
+    return ""
+
+
+def check_domains(value: Any) -> str:
+    if check_texts(value) or not all(_DOMAIN.fullmatch(one.lower()) for one in value):
+        return "IDENTITY_SETTING_NO_DOMAINS"
+    return ""
+
+
+def check_address(value: Any) -> str:
+    """Addresses of providers are https, except on this machine: who signs in is decided by what they answer."""
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        return "IDENTITY_SETTING_NO_ADDRESS"
+    try:
+        parts = urlsplit(value)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "IDENTITY_SETTING_NO_ADDRESS"
+    if not host or parts.username or parts.password or parts.fragment or parts.query:
+        return "IDENTITY_SETTING_NO_ADDRESS"
+    if parts.scheme == "https" or (parts.scheme == "http" and host in ("localhost", "127.0.0.1", "::1")):
+        return ""
+    return "IDENTITY_SETTING_NO_ADDRESS"
+
+
+COMMON: Mapping[str, Check] = {
+    "create_users": check_flag,  # whether a person without an account gets one (true)
+    "allowed_domains": check_domains,  # of verified e-mail addresses; empty: all
+    "link_by_verified_email": check_flag,  # whether a verified address opens the account that has it (false)
+    "groups_claim": check_text,  # where the groups are in the claims ("groups")
+}
+OPENID: Mapping[str, Check] = {
+    **COMMON,
+    "server_url": check_address,
+    "scopes": check_texts,  # beside openid, profile and email
+    "fetch_userinfo": check_flag,
+    "uid_claim": check_text,  # what a person is known by ("sub")
+    "username_claim": check_text,  # ("preferred_username")
+    "token_auth_method": check_text,  # client_secret_basic | client_secret_post; by default what the server offers
+    "auth_params": lambda value: (
+        "" if isinstance(value, dict) and not check_texts([*value, *value.values()]) else "IDENTITY_SETTING_NO_TEXTS"
+    ),
+}
+CHECKS: Mapping[str, Mapping[str, Check]] = {
+    **dict.fromkeys(OPENID_KINDS, OPENID),
+    ProviderKind.FEISHU: COMMON,
+    ProviderKind.LARK: COMMON,
+    ProviderKind.DINGTALK: COMMON,
+}
+"""Known settings by kind. Kinds that are not in it check theirs themselves."""
+RESERVED_PARAMETERS = frozenset(
+    ("client_id", "redirect_uri", "scope", "response_type", "state", "nonce", "code_challenge", "code_challenge_method")
+)
+
+
+def check_settings(kind: str, client_id: str, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what is wrong: pairs of a field and a code."""
+    checks = CHECKS.get(kind)
+    if checks is None:
+        return []
+    problems = [] if client_id else [("clientId", "IDENTITY_SETTING_MISSING")]
+    for key, value in settings.items():
+        check = checks.get(key)
+        if code := "IDENTITY_SETTING_UNKNOWN" if check is None else check(value):
+            problems.append((f"settings.{key}"[:100], code))
+    if kind in OPENID_KINDS:
+        if not settings.get("server_url"):
+            problems.append(("settings.server_url", "IDENTITY_SETTING_MISSING"))
+        given = settings.get("auth_params")
+        if isinstance(given, dict) and RESERVED_PARAMETERS & set(given):
+            problems.append(("settings.auth_params", "IDENTITY_SETTING_RESERVED"))
+    return problems
