@@ -86,6 +86,7 @@ def test_all_sessions_of_a_user_share_a_limit_which_is_not_that_of_tokens(owner:
     use_up(owner)
     browsers = [Client(), Client()]
     for browser in browsers:
+        assert owner.user
         browser.force_login(owner.user)
     statuses = [browsers[number % 2].get("/api/v1/auth/me").status_code for number in range(6)]
     assert statuses == [200] * 5 + [429]
@@ -133,7 +134,8 @@ def test_the_page_for_signing_in_and_worker_endpoints_are_not_limited(anonymous:
 def test_the_bucket_fills_again_while_time_passes(owner: Api, counted: redis.Redis) -> None:
     use_up(owner)
     [key] = counted.keys("fermi:rate.token.*")
-    counted.set(key, int(counted.get(key)) - 24_000_000)  # as if 24 s had passed: two requests
+    full_at: Any = counted.get(key)
+    counted.set(key, int(full_at) - 24_000_000)  # as if 24 s had passed: two requests
     use_up(owner, 2)
     assert owner.get("/auth/me").status == 429
 

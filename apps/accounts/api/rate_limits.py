@@ -33,7 +33,7 @@ class WithinRateLimit(BasePermission):
             return True
         cost = getattr(getattr(view, (request.method or "").lower(), None), "cost", 1)
         state = rate_limits.count_request(policy, key, settings.RATE_LIMIT, cost)
-        request._request.rate_state = state
+        request._request.rate_state = state  # type: ignore[attr-defined]
         if state and not state.allowed:
             raise _make_refusal(state)
         return True
