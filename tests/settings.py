@@ -30,6 +30,8 @@ from server.settings import DATA_DIR, DATABASES  # noqa: E402
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
+RATE_LIMIT = RATE_LIMIT_ANONYMOUS = 0  # tests/api/test_rate_limits.py sets them
+
 if POSTGRES:
     DATABASES["default"]["OPTIONS"].pop("pool")  # a pool would keep the test database open when it is dropped
 else:

@@ -104,6 +104,7 @@ def operation(
     status: int = 200,
     message: str = "OK",
     headers: Sequence[str] = (),
+    cost: int = 1,
 ) -> Callable[[Callable[..., Data]], Callable[..., HttpResponseBase]]:
     """Decorate a view's method: parse its request and document it in OpenAPI; see the module's docstring.
 
@@ -112,7 +113,8 @@ def operation(
     `request_media` the type of a body that is not JSON, which the view's parser reads; `media` the type of an answer
     that is not JSON, `other_media` one that it may have besides; `partial` is for PATCH. With `collects_problems`, and
     for a body that is a msgspec struct, the method also gets `wrong`: the problems with the body's shape, whose fields
-    were left out.
+    were left out. `cost`: as how many requests a call counts against the caller's rate limit, which the document states
+    as `x-cost` where it is more than one.
     """
     shape = make_page_shape(page) if page else data
     documented: Any = (
@@ -134,7 +136,7 @@ def operation(
         if is_struct(body)
         else body,
         responses={**documented, "default": ErrorEnvelope},
-        extensions={"x-scope": scope},
+        extensions={"x-scope": scope, **({"x-cost": cost} if cost > 1 else {})},
     )
 
     def decorate(method: Callable[..., Data]) -> Callable[..., HttpResponseBase]:
@@ -160,6 +162,7 @@ def operation(
 
         endpoint.scope = scope  # type: ignore[attr-defined]
         endpoint.operation_id = name  # type: ignore[attr-defined]
+        endpoint.cost = cost  # type: ignore[attr-defined]
         return document(endpoint)
 
     return decorate

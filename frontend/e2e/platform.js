@@ -41,6 +41,7 @@ export async function platform({ trains = false } = {}) {
     FERMI_PORT: String(port),
     FERMI_MASTER_PORTS: masterPorts(),
     FERMI_STAND_BY: trains ? "1" : "0",
+    FERMI_RATE_LIMIT: "0",
   };
   if (process.env.FERMI_TEST_DATA) {
     const done = spawnSync(PYTHON, ["-m", "tests.platform_process", data], { cwd: ROOT, env, encoding: "utf8" });

@@ -266,6 +266,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_LOG_ZONE": read_zone,
     "FERMI_MASTER_PORTS": partial(read_port_range, default=f"{DEFAULT_MASTER_PORT}-32767"),
     "FERMI_PREFLIGHT_PATIENCE": partial(read_seconds, default=12.0),
+    "FERMI_RATE_LIMIT": partial(read_limit, default=1200),
+    "FERMI_RATE_LIMIT_ANONYMOUS": partial(read_limit, default=120),
     "FERMI_TASKS_KEEP_DAYS": read_days,
     "FERMI_TOKEN_MAX_DAYS": read_days,
     "FERMI_TASK_READS": partial(read_folders, default=os.pathsep.join(isolation.DEFAULT_READ_FOLDERS)),

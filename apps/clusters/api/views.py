@@ -59,7 +59,7 @@ class ClusterView(APIView):
 
 
 class ClusterCheckView(APIView):
-    @operation("checkCluster", scope="clusters:write", data=shapes.ClusterReport)
+    @operation("checkCluster", scope="clusters:write", data=shapes.ClusterReport, cost=10)
     def post(self, request: Request, cluster_id: str) -> Data:
         """Check whether training can run on a cluster, and return what to do where it cannot (administrator)."""
         return selectors.serialize_report(services.check_cluster(request.user, _get_cluster(cluster_id)))

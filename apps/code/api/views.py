@@ -92,14 +92,14 @@ class SnapshotFileView(APIView):
 
 
 class SnapshotPatchView(APIView):
-    @operation("getSnapshotPatch", scope="code:read", data=serializers.SnapshotPatch)
+    @operation("getSnapshotPatch", scope="code:read", data=serializers.SnapshotPatch, cost=10)
     def get(self, request: Request, snapshot_id: str) -> Data:
         """Return how the snapshot differed from its Git commit when it was sent."""
         return {"patch": selectors.get_snapshot(request.user, snapshot_id).patch}
 
 
 class SnapshotDiffView(APIView):
-    @operation("diffSnapshots", scope="code:read", query=serializers.DiffQuery, data=serializers.SnapshotDiff)
+    @operation("diffSnapshots", scope="code:read", query=serializers.DiffQuery, data=serializers.SnapshotDiff, cost=10)
     def get(self, request: Request, snapshot_id: str, query: Query) -> Data:
         """Return what changed between another snapshot and this one."""
         after, before = (selectors.get_snapshot(request.user, key).digest for key in (snapshot_id, query["before"]))
@@ -116,7 +116,7 @@ class SnapshotManifestView(APIView):
 
 
 class SnapshotArchiveView(APIView):
-    @operation("getSnapshotArchive", scope="code:read", media=STREAM)
+    @operation("getSnapshotArchive", scope="code:read", media=STREAM, cost=10)
     def get(self, request: Request, snapshot_id: str) -> Data:
         """Return the whole snapshot as a tar archive."""
         row = selectors.get_snapshot(request.user, snapshot_id)
@@ -129,7 +129,9 @@ class SnapshotArchiveView(APIView):
 
 
 class FetchesView(APIView):
-    @operation("fetchCode", scope="code:write", body=serializers.FetchRequest, data=serializers.FetchItem, status=201)
+    @operation(
+        "fetchCode", scope="code:write", body=serializers.FetchRequest, data=serializers.FetchItem, status=201, cost=10
+    )
     def post(self, request: Request, body: Body) -> Data:
         """Start fetching a revision of a Git repository into a snapshot."""
         asked = {name: value for name, value in body["git"].items() if value}

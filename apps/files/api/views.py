@@ -97,6 +97,7 @@ class FileContentView(APIView):
 class FileArchiveView(APIView):
     @operation(
         "downloadFiles",
+        cost=10,
         scope="files:read",
         query=serializers.ArchiveQuery,
         media="application/zip",

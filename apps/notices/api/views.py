@@ -63,7 +63,7 @@ class ChannelView(APIView):
 
 
 class ChannelTestView(APIView):
-    @operation("testNoticeChannel", scope="notices:write", data=serializers.NoticeDelivery)
+    @operation("testNoticeChannel", scope="notices:write", data=serializers.NoticeDelivery, cost=10)
     def post(self, request: Request, channel_id: str) -> Data:
         """Send one test message now and return whether it was accepted. 429 while too many messages are being sent."""
         return selectors.serialize_delivery(channels.test_channel(request.user, channel_id))

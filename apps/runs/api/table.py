@@ -200,6 +200,7 @@ class RunGroupsView(APIView):
 class RunExportView(APIView):
     @operation(
         "exportRuns",
+        cost=10,
         scope="runs:read",
         query=RunExportQuery,
         media="text/csv",

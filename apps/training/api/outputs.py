@@ -89,6 +89,7 @@ class TaskOutputContentView(APIView):
 class TaskOutputArchiveView(APIView):
     @operation(
         "downloadTaskOutputs",
+        cost=10,
         scope="outputs:read",
         query=OutputArchiveQuery,
         media="application/zip",

@@ -218,7 +218,9 @@ class TaskPlanView(APIView):
 
 
 class TaskScriptsView(APIView):
-    @operation("downloadTaskScripts", scope="outputs:read", query=serializers.ScriptsQuery, media="application/gzip")
+    @operation(
+        "downloadTaskScripts", scope="outputs:read", query=serializers.ScriptsQuery, media="application/gzip", cost=10
+    )
     def get(self, request: Request, task_id: str, query: Query) -> Data:
         """Return scripts, rendered files and a README for starting the task by hand, as a .tar.gz; one kind for each
         target."""

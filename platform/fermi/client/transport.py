@@ -25,6 +25,8 @@ MIN_POLL_S, MAX_POLL_S = 0.1, 1.0
 MAX_OUTAGE_SECONDS = 300.0
 """How long the platform may be away (a restart, an upgrade) before waiting and following give up."""
 MAX_RETRY_AFTER_SECONDS = 60.0  # a longer wait is the caller's to decide
+RATE_LIMITED_SECONDS = 60.0
+"""How long a call beyond the rate limit is repeated, however often: as long as a bucket needs to fill again."""
 
 # The request certainly did not reach the platform, so that even a creation may be sent again.
 NOT_SENT_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -85,7 +87,8 @@ class Transport:
         patience: float = 0.0,
     ) -> Any:
         """Return `data` of the answer. `repeatable`: repeating the request does not change its effect (default: by the
-        HTTP method); it is then retried for at least `patience` seconds. Parameters that are None are left out.
+        HTTP method); it is then retried for at least `patience` seconds; beyond the rate limit as `Retry-After` says,
+        for a minute. Parameters that are None are left out.
         `content`: opens a raw body, from its beginning each time. Raise FermiError."""
         begun = time.monotonic()
         repeatable = method in REPEATABLE_METHODS if repeatable is None else repeatable
@@ -97,7 +100,9 @@ class Transport:
             except FermiError as error:
                 if method == "DELETE" and attempt and isinstance(error, NotFoundError):
                     return None  # an earlier attempt did it and its answer was lost
-                enough = attempt >= self.retries and time.monotonic() - begun >= patience
+                limited = bool(self.retries) and error.code == "RATE_LIMITED"
+                span = max(patience, RATE_LIMITED_SECONDS) if limited else patience
+                enough = attempt >= self.retries and time.monotonic() - begun >= span
                 if enough or not _may_retry(error, repeatable):
                     raise
                 time.sleep(compute_pause(attempt, error.retry_after))

@@ -31,6 +31,8 @@ FERMI_TRUSTED_PROXIES  comma-separated addresses and networks of proxies, whose 
                      default this machine's own with FERMI_PUBLIC_URL, and none without it
 FERMI_DOOR_HOST      below which each environment has a host name of its own, e.g. fermi-doors.example.org[:port];
                      without it environments open where the console is on localhost alone
+FERMI_RATE_LIMIT     requests per minute that a token, or a signed-in user, may make of the API (1200; 0: no limit)
+FERMI_RATE_LIMIT_ANONYMOUS  of an address that are refused for want of a valid sign-in (120; 0: no limit)
 FERMI_METRICS_TOKEN  opens /metrics to whoever sends it (Authorization: Bearer …), beside administrators
 FERMI_OAUTH_REGISTRATION  "0" lets no program register itself as an OAuth client; the command line is one always
 FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (without a project)
@@ -107,6 +109,11 @@ INSTALLED_APPS = [
     "apps.identity",
     "allauth.idp.oidc",
     "apps.oauth",
+    "allauth.socialaccount.providers.feishu",
+    "allauth.socialaccount.providers.dingtalk",
+    "apps.common",
+    "apps.accounts",
+    "apps.identity",
     "apps.notices",
     "apps.clusters",
     "apps.catalog",

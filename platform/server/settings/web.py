@@ -12,6 +12,7 @@ WSGI_APPLICATION = "server.wsgi.application"
 
 MIDDLEWARE = [
     "apps.common.middleware.RequestIdMiddleware",
+    "apps.accounts.api.rate_limits.limit_rates",
     "apps.common.middleware.envelope_errors",
     "apps.common.middleware.add_etags",
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
@@ -90,6 +91,7 @@ REST_FRAMEWORK = {
         "apps.accounts.api.authentication.CookieAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": [
+        "apps.accounts.api.rate_limits.WithinRateLimit",
         "rest_framework.permissions.IsAuthenticated",
         "apps.accounts.api.permissions.HasScope",
         "apps.agents.api.permissions.WithinPurse",
@@ -165,6 +167,8 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }
 
+RATE_LIMIT: int = read_setting("FERMI_RATE_LIMIT")
+RATE_LIMIT_ANONYMOUS: int = read_setting("FERMI_RATE_LIMIT_ANONYMOUS")
 METRICS_TOKEN = os.environ.get("FERMI_METRICS_TOKEN", "")
 
 # Static files -------------------------------------------------------------------------------------

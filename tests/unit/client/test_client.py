@@ -1,3 +1,5 @@
+from typing import Any
+
 import httpx
 import pytest
 
@@ -14,6 +16,7 @@ from fermi.client import (
     ThrottledError,
     UnexpectedAnswerError,
     UnreachableError,
+    transport,
 )
 from tests.fakes.api import DROP, FakeApi, Reply, data, refused
 
@@ -97,6 +100,29 @@ def test_calls_that_are_not_idempotent_are_not_repeated(api: FakeApi, fermi: Fer
 def test_a_throttled_call_is_repeated(api: FakeApi, fermi: Fermi) -> None:
     api.on("POST", "/training-tasks/task-1/retry", refused(429, "THROTTLED", Retry_After="0.01"), data(TASK, 201))
     assert fermi.tasks.retry("task-1") == TASK
+
+
+def test_a_call_beyond_the_rate_limit_is_repeated_more_often_than_other_calls(api: FakeApi, monkeypatch: Any) -> None:
+    monkeypatch.setattr(transport, "MIN_PAUSE_S", 0.001)
+    limited = [refused(429, "RATE_LIMITED", Retry_After="0.001")] * 7
+    api.on("POST", "/training-tasks/task-1/retry", *limited, data(TASK, 201))
+    with Fermi(api.url, "secret", retries=2) as fermi:
+        assert fermi.tasks.retry("task-1") == TASK
+
+
+def test_a_call_beyond_the_rate_limit_is_given_up_after_a_while(api: FakeApi, monkeypatch: Any) -> None:
+    monkeypatch.setattr(transport, "RATE_LIMITED_SECONDS", 0.0)
+    api.on("GET", "/auth/me", *[refused(429, "RATE_LIMITED", Retry_After="0.001")] * 9)
+    with Fermi(api.url, "secret", retries=2) as fermi, pytest.raises(ThrottledError) as caught:
+        fermi.me()
+    assert (caught.value.code, len(api.requests)) == ("RATE_LIMITED", 3)
+
+
+def test_a_client_without_retries_does_not_wait_for_the_rate_limit(api: FakeApi) -> None:
+    api.on("GET", "/auth/me", refused(429, "RATE_LIMITED", Retry_After="1"))
+    with Fermi(api.url, "secret", retries=0) as fermi, pytest.raises(ThrottledError):
+        fermi.me()
+    assert len(api.requests) == 1
 
 
 def test_a_long_throttle_is_raised(api: FakeApi, fermi: Fermi) -> None:
