@@ -9,7 +9,17 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from apps.accounts import access, audit, selectors
-from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
+from apps.accounts.models import (
+    ApiToken,
+    AuditEvent,
+    Membership,
+    MembershipSource,
+    Project,
+    Role,
+    SavedView,
+    SignInLink,
+    User,
+)
 from apps.common.bounds import MAX_TOKENS
 from apps.common.clock import now
 from apps.common.errors import ApiError
@@ -121,7 +131,8 @@ def add_member(user: User, project: Project, username: str, role: str) -> dict[s
 @transaction.atomic
 def change_role(user: User, project: Project, username: str, role: str) -> dict[str, Any]:
     access.require_role(user, project, Role.MAINTAINER)
-    if not Membership.objects.filter(project=project, user__username=username).update(role=role):
+    found = Membership.objects.filter(project=project, user__username=username)
+    if not found.update(role=role, source=MembershipSource.PERSON):
         raise ApiError(404, "NOT_FOUND")
     audit.record_event(user, "member.change", username, project=project, role=role)
     return {"username": username, "role": role}
