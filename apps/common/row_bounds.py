@@ -27,6 +27,7 @@ MAX_ROWS = {
     "notice-rules": 100,  # of a person, a project or the platform
     "notice-tests": 50,  # of a channel; the oldest give way
     "reservations": 500,  # made by a person, that have not ended
+    "role-rules": 500,  # of the platform
     "run-views": 200,  # of a person, and of a project
     "saved-templates": 500,  # of a project, or of the platform
     "saved-views": 100,  # of a person

@@ -13,6 +13,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.training.api.urls")),  # the most asked for comes first
     path("", include("apps.accounts.api.urls")),
     path("", include("apps.identity.api.urls")),
+    path("", include("apps.directory.api.urls")),
     path("", include("apps.notices.api.urls")),
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),

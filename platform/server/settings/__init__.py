@@ -102,6 +102,7 @@ INSTALLED_APPS = [
     "apps.common",
     "apps.accounts",
     "apps.identity",
+    "apps.directory",
     "apps.notices",
     "apps.clusters",
     "apps.catalog",
