@@ -8,7 +8,16 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from apps.accounts import access, audit, service_accounts
-from apps.accounts.models import AuditEvent, Membership, Project, Role, SavedView, SignInLink, User
+from apps.accounts.models import (
+    AuditEvent,
+    Membership,
+    MembershipSource,
+    Project,
+    Role,
+    SavedView,
+    SignInLink,
+    User,
+)
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
@@ -89,7 +98,8 @@ def add_member(user: User, project: Project, username: str, role: str) -> dict[s
 @transaction.atomic
 def change_role(user: User, project: Project, username: str, role: str) -> dict[str, Any]:
     access.require_role(user, project, Role.MAINTAINER)
-    if not Membership.objects.filter(project=project, user__username=username).update(role=role):
+    found = Membership.objects.filter(project=project, user__username=username)
+    if not found.update(role=role, source=MembershipSource.PERSON):
         raise ApiError(404, "NOT_FOUND")
     audit.record_event(user, "member.change", username, project=project, role=role)
     return {"username": username, "role": role}

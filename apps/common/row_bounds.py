@@ -29,6 +29,7 @@ MAX_ROWS = {
     "oauth-grants": 100,  # of a person
     "proposals": 50,  # of an agent's token, that are open
     "reservations": 500,  # made by a person, that have not ended
+    "role-rules": 500,  # of the platform
     "run-views": 200,  # of a person, and of a project
     "saved-templates": 500,  # of a project, or of the platform
     "saved-views": 100,  # of a person

@@ -14,6 +14,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.accounts.api.urls")),
     path("", include("apps.identity.api.urls")),
     path("", include("apps.oauth.api.urls")),
+    path("", include("apps.directory.api.urls")),
     path("", include("apps.notices.api.urls")),
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),

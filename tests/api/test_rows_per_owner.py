@@ -68,6 +68,8 @@ BOUNDED = {
 ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "agents.Purse", "clusters.Lease", "clusters.PortLease", "common.Written",
     "environments.MemoryLook",
+    "accounts.Membership", "clusters.Lease", "clusters.PortLease", "common.Written", "directory.KeptRole",
+    "directory.RuleAdministrator", "environments.MemoryLook",
     "environments.Standby", "files.LibraryCache", "files.Outputs", "mlflow.MetricValue", "mlflow.RunEntry",
     "mlflow.RunMetric", "oauth.GrantToken", "runs.Run", "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits",
     "templates.ScheduleRun", "tensorboard.TensorBoard", "training.DiagnosisRules", "training.Drill",
@@ -75,7 +77,7 @@ ONE_FOR_EACH_OTHER_ROW = {
     "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
-    "common.ClockJump", "identity.IdentityProvider",
+    "common.ClockJump", "directory.GroupProject", "directory.RoleRule", "identity.IdentityProvider",
     "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
     "code.Blob", "environments.Event", "environments.Gpu", "environments.Run", "notices.Delivery", "notices.Incident",
     "notices.Item", "overview.Hour", "runs.Position", "scheduling.Price", "scheduling.Usage", "sweeps.Trial",

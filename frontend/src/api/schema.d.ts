@@ -2402,6 +2402,65 @@ export interface paths {
         patch: operations["changeReservation"];
         trace?: never;
     };
+    "/api/v1/role-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the rules that give roles by groups of an identity provider (administrator). */
+        get: operations["listRoleRules"];
+        put?: never;
+        /**
+         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `previewRoleRules` tells
+         *     beforehand what that changes.
+         */
+        post: operations["createRoleRule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/role-rules/{rule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /** @description Replace a rule and apply all rules (administrator). */
+        put: operations["replaceRoleRule"];
+        post?: never;
+        /** @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. */
+        delete: operations["deleteRoleRule"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/role-rules/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Return who would get and lose which roles, and which API tokens would end, if a rule were added (`rule`),
+         *     replaced (both) or deleted (`ruleId`) (administrator). Changes nothing.
+         */
+        post: operations["previewRoleRules"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/run-views": {
         parameters: {
             query?: never;
@@ -4591,6 +4650,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {unknown} */
+        BlankEnum: "";
         /** @description When no further trial starts. Trials that run when `trials` is reached go on; all else stops them. */
         BudgetRequest: {
             /**
@@ -8471,6 +8532,104 @@ export interface components {
         };
         /** @enum {string} */
         Role: "viewer" | "member" | "maintainer";
+        RoleRuleChange: {
+            username: string;
+            /** @description null: the project is made */
+            projectId: string | null;
+            projectName: string;
+            before: components["schemas"]["Role"] | components["schemas"]["NullEnum"];
+            after: components["schemas"]["Role"] | components["schemas"]["NullEnum"];
+        };
+        RoleRuleEndingToken: {
+            id: string;
+            name: string;
+            username: string;
+        };
+        RoleRuleItem: {
+            id: string;
+            provider: string;
+            claim: string;
+            pattern: string;
+            projectId: string | null;
+            projectName: string | null;
+            createProject: boolean;
+            administrator: boolean;
+            /** @description empty for administrators */
+            role: string;
+        };
+        RoleRuleItemEnvelope: {
+            data: components["schemas"]["RoleRuleItem"];
+            code: number;
+            message: string;
+        };
+        RoleRuleItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["RoleRuleItem"][];
+        };
+        RoleRuleItemPageEnvelope: {
+            data: components["schemas"]["RoleRuleItemPage"];
+            code: number;
+            message: string;
+        };
+        RoleRulePreview: {
+            /** @description people with a new or a higher role */
+            gaining: number;
+            /** @description people with a role lost or lowered */
+            losing: number;
+            /** @description the first 1 000 */
+            changes: components["schemas"]["RoleRuleChange"][];
+            changesTotal: number;
+            newAdministrators: string[];
+            lostAdministrators: string[];
+            /** @description who stays administrator against the rules, because nobody else is one */
+            lastAdministrator: string | null;
+            /** @description API tokens that end; the first 1 000 */
+            tokens: components["schemas"]["RoleRuleEndingToken"][];
+            tokensTotal: number;
+            /** @description people whose groups are not known; they stay as they are */
+            unknownTotal: number;
+            /** @description groups whose project cannot be made; the first 1 000 */
+            taken: string[];
+        };
+        RoleRulePreviewEnvelope: {
+            data: components["schemas"]["RoleRulePreview"];
+            code: number;
+            message: string;
+        };
+        RoleRulePreviewRequest: {
+            /** @description the rule that `rule` replaces, or to be deleted */
+            ruleId?: string;
+            rule?: components["schemas"]["RoleRuleRequest"];
+        };
+        RoleRuleRequest: {
+            /**
+             * @description id of an identity provider; empty: any
+             * @default
+             */
+            provider?: string;
+            /**
+             * @description groups, realm_access.roles, …
+             * @default groups
+             */
+            claim?: string;
+            /** @description a group, or its beginning with * behind it */
+            pattern: string;
+            projectId?: string | null;
+            /**
+             * @description in a project of the group's name, which the rule makes
+             * @default false
+             */
+            createProject?: boolean;
+            /**
+             * @description rights over the whole platform; has no role
+             * @default false
+             */
+            administrator?: boolean;
+            /** @default  */
+            role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
+        };
         RuleCreateRequest: {
             name: string;
             /** @description ids, of the same scope */
@@ -17429,6 +17588,170 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReservationEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listRoleRules: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleRuleItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createRoleRule: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RoleRuleRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleRuleItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    replaceRoleRule: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RoleRuleRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleRuleItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteRoleRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    previewRoleRules: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RoleRulePreviewRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoleRulePreviewEnvelope"];
                 };
             };
             default: {

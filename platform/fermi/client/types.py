@@ -178,6 +178,9 @@ class AwayNode(TypedDict):
 AxisEnum: TypeAlias = Literal["step", "time", "relativeTime", "tokens", "samples", "gpuHours"]
 
 
+BlankEnum: TypeAlias = Literal[""]
+
+
 class BudgetRequest(TypedDict):
     """
     When no further trial starts. Trials that run when `trials` is reached go on; all else stops them.
@@ -2500,6 +2503,98 @@ class ResumeRequest(TypedDict):
 
 
 Role: TypeAlias = Literal["viewer", "member", "maintainer"]
+
+
+class RoleRuleChange(TypedDict):
+    username: str
+    projectId: str | None
+    """
+    null: the project is made
+    """
+    projectName: str
+    before: Role | NullEnum
+    after: Role | NullEnum
+
+
+class RoleRuleEndingToken(TypedDict):
+    id: str
+    name: str
+    username: str
+
+
+class RoleRuleItem(TypedDict):
+    id: str
+    provider: str
+    claim: str
+    pattern: str
+    projectId: str | None
+    projectName: str | None
+    createProject: bool
+    administrator: bool
+    role: str
+    """
+    empty for administrators
+    """
+
+
+class RoleRulePreview(TypedDict):
+    gaining: int
+    """
+    people with a new or a higher role
+    """
+    losing: int
+    """
+    people with a role lost or lowered
+    """
+    changes: list[RoleRuleChange]
+    """
+    the first 1 000
+    """
+    changesTotal: int
+    newAdministrators: list[str]
+    lostAdministrators: list[str]
+    lastAdministrator: str | None
+    """
+    who stays administrator against the rules, because nobody else is one
+    """
+    tokens: list[RoleRuleEndingToken]
+    """
+    API tokens that end; the first 1 000
+    """
+    tokensTotal: int
+    unknownTotal: int
+    """
+    people whose groups are not known; they stay as they are
+    """
+    taken: list[str]
+    """
+    groups whose project cannot be made; the first 1 000
+    """
+
+
+class RoleRuleRequest(TypedDict):
+    provider: NotRequired[str]
+    """
+    id of an identity provider; empty: any
+    """
+    claim: NotRequired[str]
+    """
+    groups, realm_access.roles, …
+    """
+    pattern: str
+    """
+    a group, or its beginning with * behind it
+    """
+    projectId: NotRequired[str | None]
+    createProject: NotRequired[bool]
+    """
+    in a project of the group's name, which the rule makes
+    """
+    administrator: NotRequired[bool]
+    """
+    rights over the whole platform; has no role
+    """
+    role: NotRequired[Role | BlankEnum]
 
 
 class RunBand(TypedDict):
@@ -5911,6 +6006,14 @@ class Reservation(TypedDict):
     createdAt: str
     createdBy: str
     mayChange: bool
+
+
+class RoleRulePreviewRequest(TypedDict):
+    ruleId: NotRequired[str]
+    """
+    the rule that `rule` replaces, or to be deleted
+    """
+    rule: NotRequired[RoleRuleRequest]
 
 
 class RuleCreateRequest(TypedDict):

@@ -1,0 +1,17 @@
+"""Applies the rules when somebody has signed in by a provider."""
+
+from typing import Any
+
+from allauth.account.signals import user_logged_in
+from django.dispatch import receiver
+
+from apps.accounts.models import User
+from apps.directory.application import apply_rules
+
+
+@receiver(user_logged_in)
+def apply_rules_at_sign_in(request: Any, user: User, **values: Any) -> None:
+    """Make the person's roles those of the claims that the provider has just sent. Of allauth's signals only this one
+    means that the person was let in: it is sent after the second factor."""
+    if values.get("sociallogin") is not None:
+        apply_rules([user])

@@ -1,0 +1,202 @@
+from typing import Any
+
+import pytest
+from allauth.socialaccount.models import SocialAccount
+from django.test import Client
+
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, User
+from apps.common.clock import now
+from apps.directory.application import apply_rules
+from apps.directory.models import RoleRule, RuleAdministrator
+from apps.identity.models import IdentityProvider
+from tests.api.conftest import Api, make_user
+from tests.api.test_identity_sign_in import provider, server, sign_in
+from tests.fakes.openid import OpenIdServer
+
+__all__ = ["provider", "server"]  # fixtures
+
+pytestmark = pytest.mark.database
+
+BODY = {"provider": "sso", "pattern": "ml", "projectId": "project-one", "role": "member"}
+ROOT = {"provider": "sso", "pattern": "root", "administrator": True}
+
+
+@pytest.fixture
+def sso(db: None) -> IdentityProvider:
+    return IdentityProvider.objects.create(
+        id="sso", kind="openid_connect", name="Company", client_id="c", created_at=now(), updated_at=now()
+    )
+
+
+def link(user: User, *groups: str) -> SocialAccount:
+    """Return the user's account at the provider, which last sent these groups."""
+    claims = {"id_token": {"groups": list(groups)}, "userinfo": {}}
+    found, _ = SocialAccount.objects.update_or_create(
+        user=user, provider="sso", defaults={"uid": user.username, "extra_data": claims}
+    )
+    return found
+
+
+def get_roles(user: User) -> dict[str, tuple[str, str]]:
+    return {row.project.name: (row.role, row.source) for row in Membership.objects.filter(user=user)}
+
+
+def test_a_sign_in_gives_the_roles_of_its_groups_and_the_next_one_removes_them(
+    client: Client, admin: Api, project: Project, server: OpenIdServer, provider: IdentityProvider
+) -> None:
+    admin.post("/role-rules", BODY)
+    server.claims["groups"] = ["ml"]
+    sign_in(client, server)
+    person = User.objects.get(socialaccount__uid="u-1")
+    assert get_roles(person) == {"one": ("member", "rule")}
+    assert AuditEvent.objects.get(action="member.add").data["by"] == "rule"
+    server.claims["groups"] = []
+    sign_in(Client(), server)
+    assert get_roles(person) == {}
+
+
+def test_a_refused_sign_in_changes_no_role(
+    client: Client, admin: Api, project: Project, server: OpenIdServer, provider: IdentityProvider
+) -> None:
+    sign_in(client, server)
+    admin.post("/role-rules", BODY)
+    User.objects.filter(socialaccount__uid="u-1").update(is_active=False)
+    server.claims["groups"] = ["ml"]
+    sign_in(Client(), server)
+    assert not Membership.objects.exists()
+
+
+def test_a_preview_tells_what_saving_then_does(admin: Api, project: Project, sso: IdentityProvider) -> None:
+    ada, bob, eve = make_user("ada"), make_user("bob", project, "viewer"), make_user("eve")
+    link(ada, "ml")
+    link(bob, "ml")
+    SocialAccount.objects.create(user=eve, provider="sso", uid="eve", extra_data={})
+    preview = admin.post("/role-rules/preview", {"rule": BODY}).data
+    assert (preview["gaining"], preview["losing"], preview["unknownTotal"]) == (2, 0, 1)
+    assert [(one["username"], one["before"], one["after"]) for one in preview["changes"]] == [
+        ("ada", None, "member"),
+        ("bob", "viewer", "member"),
+    ]
+    assert get_roles(ada) == {}
+    rule = admin.post("/role-rules", BODY).data
+    assert (get_roles(ada), get_roles(bob)) == ({"one": ("member", "rule")},) * 2
+    ApiToken.objects.create(user=ada, expiry=None, name="ci", projects=["project-one"])
+    ApiToken.objects.create(user=ada, expiry=None, name="all")
+    preview = admin.post("/role-rules/preview", {"ruleId": rule["id"]}).data
+    assert (preview["losing"], [one["name"] for one in preview["tokens"]]) == (2, ["ci"])
+    assert admin.delete(f"/role-rules/{rule['id']}").status == 200
+    assert (get_roles(ada), get_roles(bob)) == ({}, {"one": ("viewer", "person")})
+    assert list(ApiToken.objects.filter(user=ada).values_list("name", flat=True)) == ["all"]
+
+
+def test_a_changed_rule_moves_people(admin: Api, project: Project, other_project: Project, sso: Any) -> None:
+    ada = make_user("ada")
+    link(ada, "ml")
+    rule = admin.post("/role-rules", BODY).data["id"]
+    admin.put(f"/role-rules/{rule}", {**BODY, "projectId": "project-two", "role": "maintainer"})
+    assert get_roles(ada) == {"two": ("maintainer", "rule")}
+
+
+def test_a_role_that_a_maintainer_changes_is_a_persons(admin: Api, owner: Api, project: Project, sso: Any) -> None:
+    ada = make_user("ada")
+    link(ada, "ml")
+    admin.post("/role-rules", BODY)
+    owner.patch("/projects/project-one/members/ada", {"role": "maintainer"})
+    apply_rules()
+    assert get_roles(ada) == {"one": ("maintainer", "person")}
+
+
+def test_a_group_gets_a_project_of_its_name_but_never_another_of_that_name(
+    admin: Api, project: Project, sso: Any
+) -> None:
+    ada = make_user("ada")
+    link(ada, "team-a", "one")
+    for pattern in ("team-*", "one"):
+        body = {"pattern": pattern, "createProject": True, "role": "maintainer"}
+        taken = admin.post("/role-rules/preview", {"rule": body}).data["taken"]
+        assert taken == (["one"] if pattern == "one" else [])
+        admin.post("/role-rules", body)
+    assert get_roles(ada) == {"team-a": ("maintainer", "rule")}
+    bob = make_user("bob")
+    link(bob, "team-a")
+    apply_rules([bob])
+    assert get_roles(bob) == get_roles(ada)
+
+
+def test_a_group_makes_administrators_and_takes_it_from_nobody_else(admin: Api, sso: Any) -> None:
+    ada, bob = make_user("ada"), User.objects.create_superuser("bob")
+    link(ada, "root")
+    link(bob)
+    assert admin.post("/role-rules/preview", {"rule": ROOT}).data["newAdministrators"] == ["ada"]
+    admin.post("/role-rules", ROOT)
+    ada.refresh_from_db()
+    assert ada.is_superuser
+    link(ada)
+    apply_rules()
+    assert list(User.objects.filter(is_superuser=True).values_list("username", flat=True)) == ["admin", "bob"]
+    assert not RuleAdministrator.objects.exists()
+
+
+def test_the_last_administrator_stays(sso: Any) -> None:
+    ada = make_user("ada")
+    User.objects.filter(pk=ada.pk).update(is_superuser=True)
+    RuleAdministrator.objects.create(user=ada)
+    link(ada)
+    plan = apply_rules()
+    assert plan.people[0].last_administrator
+    assert User.objects.get(pk=ada.pk).is_superuser
+
+
+def test_a_deleted_provider_gives_no_role_and_a_disabled_one_takes_none(
+    admin: Api, project: Project, sso: IdentityProvider
+) -> None:
+    ada = make_user("ada")
+    link(ada, "ml")
+    admin.post("/role-rules", {**BODY, "provider": ""})
+    IdentityProvider.objects.update(enabled=False)
+    apply_rules()
+    assert get_roles(ada) == {"one": ("member", "rule")}
+    IdentityProvider.objects.all().delete()
+    apply_rules()
+    assert get_roles(ada) == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"administrator": True}, "ROLE_RULE_TARGET"),
+        ({"projectId": None}, "ROLE_RULE_TARGET"),
+        ({"role": ""}, "ROLE_RULE_TARGET"),
+        ({"projectId": "project-none"}, "PROJECT_UNKNOWN"),
+        ({"provider": "none"}, "ROLE_RULE_PROVIDER"),
+        ({"pattern": "a*b"}, "ROLE_RULE_PATTERN"),
+        ({"pattern": "*", "projectId": None, "createProject": True}, "ROLE_RULE_PATTERN"),
+        ({**ROOT, "provider": "", "projectId": None, "role": ""}, "ROLE_RULE_ADMINISTRATOR"),
+        ({**ROOT, "pattern": "r*", "projectId": None, "role": ""}, "ROLE_RULE_ADMINISTRATOR"),
+    ],
+)
+def test_a_wrong_rule_is_refused(admin: Api, project: Project, sso: Any, change: dict[str, Any], code: str) -> None:
+    for path, body in (("/role-rules", {**BODY, **change}), ("/role-rules/preview", {"rule": {**BODY, **change}})):
+        answer = admin.post(path, body)
+        assert (answer.status, answer.error) == (400, code)
+    assert not RoleRule.objects.exists()
+
+
+def test_the_list_has_pages_and_a_search(admin: Api, project: Project, sso: Any) -> None:
+    for number in range(3):
+        admin.post("/role-rules", {**BODY, "pattern": f"ml-{number}"})
+    page = admin.get("/role-rules", page=2, pageSize=2).data
+    assert ([item["pattern"] for item in page["items"]], page["total"]) == (["ml-2"], 3)
+    assert admin.get("/role-rules", search="ML-1").data["total"] == 1
+
+
+def test_only_administrators_have_anything_to_do_with_rules(admin: Api, owner: Api, anonymous: Api, sso: Any) -> None:
+    rule = admin.post("/role-rules", BODY).data["id"]
+    for api, status in ((owner, 403), (anonymous, 401)):
+        assert api.get("/role-rules").status == status
+        assert api.post("/role-rules", BODY).status == status
+        assert api.post("/role-rules/preview", {"rule": BODY}).status == status
+        assert api.put(f"/role-rules/{rule}", BODY).status == status
+        assert api.delete(f"/role-rules/{rule}").status == status
+    assert admin.post("/role-rules/preview", {"ruleId": "rule-none"}).status == 404
+    assert admin.delete("/role-rules/rule-none").status == 404
