@@ -65,7 +65,7 @@ export const routes: RouteObject[] = [
               { path: "/preflight", lazy: () => import("@/pages/preflights") },
               { path: "/preflight/create", lazy: () => import("@/pages/preflight-create") },
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },
-              { path: "/settings", lazy: () => import("@/pages/settings") },
+              { path: "/settings", lazy: () => withPageTexts(import("@/pages/settings")) },
               { path: "/settings/notices", lazy: () => withPageTexts(import("@/pages/settings/notices")) },
               { path: "/operators-only", Component: OperatorsOnlyPage },
               { path: "*", Component: NotFoundPage },
