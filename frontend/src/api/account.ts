@@ -1,12 +1,14 @@
-import { queryOptions } from "@tanstack/react-query";
+import { type QueryClient, queryOptions } from "@tanstack/react-query";
 import { fetchAllPages, http, unwrapResponse } from "./client";
-import type { Member } from "./types";
+import type { Member, TokenRequest } from "./types";
 
 const PAGE = 100;
 
 export const accountKeys = {
   tokens: ["tokens"] as const,
   members: (project: string) => ["members", project] as const,
+  serviceAccounts: (project: string) => ["service-accounts", project] as const,
+  projectTokens: (project: string) => ["project-tokens", project] as const,
   secrets: (project: string) => ["secrets", project] as const,
 };
 
@@ -18,12 +20,82 @@ export const tokensQuery = queryOptions({
     ),
 });
 
+/** Loads again what lists tokens: one may be in a person's list and in those of projects. */
+export const refreshTokens = (client: QueryClient) =>
+  Promise.all(
+    [["tokens"], ["project-tokens"], ["service-accounts"]].map((queryKey) => client.invalidateQueries({ queryKey })),
+  );
+
 /** Creates an API token. Only this answer holds the token itself. */
-export const createToken = (body: { name: string; expiresInDays?: number }) =>
-  unwrapResponse(http.POST("/api/v1/tokens", { body }));
+export const createToken = (body: TokenRequest) => unwrapResponse(http.POST("/api/v1/tokens", { body }));
 
 export const revokeToken = (id: string) =>
   unwrapResponse(http.DELETE("/api/v1/tokens/{token_id}", { params: { path: { token_id: id } } }));
+
+export const revokeTokens = (ids: string[]) => unwrapResponse(http.POST("/api/v1/tokens/revoke", { body: { ids } }));
+
+/** The tokens that are limited to the project alone, and those of its service accounts. */
+export const projectTokensQuery = (project: string) =>
+  queryOptions({
+    queryKey: accountKeys.projectTokens(project),
+    queryFn: () =>
+      fetchAllPages((page) =>
+        unwrapResponse(
+          http.GET("/api/v1/projects/{project_id}/tokens", {
+            params: { path: { project_id: project }, query: { page, pageSize: PAGE } },
+          }),
+        ),
+      ),
+  });
+
+export const revokeProjectToken = (project: string, id: string) =>
+  unwrapResponse(
+    http.DELETE("/api/v1/projects/{project_id}/tokens/{token_id}", {
+      params: { path: { project_id: project, token_id: id } },
+    }),
+  );
+
+export const serviceAccountsQuery = (project: string) =>
+  queryOptions({
+    queryKey: accountKeys.serviceAccounts(project),
+    queryFn: () =>
+      fetchAllPages((page) =>
+        unwrapResponse(
+          http.GET("/api/v1/projects/{project_id}/service-accounts", {
+            params: { path: { project_id: project }, query: { page, pageSize: PAGE } },
+          }),
+        ),
+      ),
+  });
+
+export const createServiceAccount = (project: string, body: { name: string; role: Member["role"] }) =>
+  unwrapResponse(
+    http.POST("/api/v1/projects/{project_id}/service-accounts", { params: { path: { project_id: project } }, body }),
+  );
+
+export const changeServiceAccount = (project: string, name: string, role: Member["role"]) =>
+  unwrapResponse(
+    http.PATCH("/api/v1/projects/{project_id}/service-accounts/{name}", {
+      params: { path: { project_id: project, name } },
+      body: { role },
+    }),
+  );
+
+export const deleteServiceAccount = (project: string, name: string) =>
+  unwrapResponse(
+    http.DELETE("/api/v1/projects/{project_id}/service-accounts/{name}", {
+      params: { path: { project_id: project, name } },
+    }),
+  );
+
+/** Creates a token of a service account. Only this answer holds the token itself. */
+export const createServiceAccountToken = (project: string, name: string, body: TokenRequest) =>
+  unwrapResponse(
+    http.POST("/api/v1/projects/{project_id}/service-accounts/{name}/tokens", {
+      params: { path: { project_id: project, name } },
+      body,
+    }),
+  );
 
 export const membersQuery = (project: string) =>
   queryOptions({

@@ -24,7 +24,7 @@ export function Component() {
       <div className="grid items-start gap-4 lg:grid-cols-[22rem_minmax(0,1fr)]">
         <Profile me={me} />
         <div className="min-w-0 space-y-4">
-          <Tokens />
+          <Tokens me={me} />
           <BrowserSessions />
           <Projects me={me} />
         </div>

@@ -20,9 +20,10 @@ import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Limits } from "./limits";
 import { RemovableRow } from "./removable-row";
+import { RoleOptions } from "./role-options";
 import { Secrets } from "./secrets";
+import { ServiceAccounts } from "./service-accounts";
 
-const ROLES: Member["role"][] = ["viewer", "member", "maintainer"];
 type MyProject = Me["projects"][number];
 
 export function Projects({ me }: { me: Me }) {
@@ -65,6 +66,8 @@ export function Projects({ me }: { me: Me }) {
 function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: boolean }) {
   const { t } = useTranslation();
   const members = useQuery(membersQuery(project.id));
+  // A maintainer has the service accounts in a list of their own.
+  const isPerson = ({ username }: Member) => !mayChange || !username.endsWith(`@${project.id}`);
   return (
     <Card
       title={t("settings.project", { name: project.name })}
@@ -74,13 +77,14 @@ function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: bo
       {members.isError && <LoadError error={members.error} retry={() => void members.refetch()} />}
       {members.isPending && <Loading />}
       <ul className="mt-2 divide-y text-sm" aria-label={t("settings.members")}>
-        {members.data?.map((member) => (
+        {members.data?.filter(isPerson).map((member) => (
           <MemberItem key={member.username} project={project.id} member={member} mayChange={mayChange} />
         ))}
       </ul>
       <WarmEnvironments project={project} mayChange={mayChange} />
       <Limits project={project.id} mayChange={mayChange} />
       <Secrets project={project.id} mayChange={mayChange} />
+      {mayChange && <ServiceAccounts project={project} />}
     </Card>
   );
 }
@@ -144,15 +148,6 @@ function AddMember({ project }: { project: string }) {
       )}
     </FormDialog>
   );
-}
-
-function RoleOptions() {
-  const { t } = useTranslation();
-  return ROLES.map((role) => (
-    <option key={role} value={role}>
-      {t(`settings.roleOf.${role}`)}
-    </option>
-  ));
 }
 
 interface MemberItemProps {

@@ -1,50 +1,49 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Plus } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { accountKeys, createToken, revokeToken, tokensQuery } from "@/api/account";
-import type { Token } from "@/api/types";
-import { formatDateTime } from "@/lib/format";
-import { Callout } from "@/ui/badge";
+import { createToken, refreshTokens, revokeToken, revokeTokens, tokensQuery } from "@/api/account";
+import type { Me, Token, TokenRequest } from "@/api/types";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
+import { ConfirmDialog } from "@/ui/confirm-dialog";
 import { LoadError, Loading, toastError } from "@/ui/errors";
-import { CopyButton } from "@/ui/file-tabs";
-import { FormDialog, TextField } from "@/ui/form-dialog";
-import { Field } from "@/ui/field";
 import { TokenRow } from "@/ui/token-row";
+import { CreateToken } from "./create-token";
+import { TokenFacts } from "./token-facts";
 
-const LIFETIMES = [7, 30, 90, 365] as const;
-
-export function Tokens() {
+export function Tokens({ me }: { me: Me }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const tokens = useQuery(tokensQuery);
-  const [made, setMade] = useState<string>();
-  const create = async ({ name = "", days }: Record<string, string>) => {
-    const { token } = await createToken({ name, ...(days && { expiresInDays: Number(days) }) });
-    setMade(token);
-    await client.invalidateQueries({ queryKey: accountKeys.tokens });
+  const [chosen, setChosen] = useState<string[]>([]);
+  const create = async (request: TokenRequest) => {
+    const { token } = await createToken(request);
+    await refreshTokens(client);
+    return token;
   };
+  const listed = tokens.data ?? [];
+  const selected = listed.map((token) => token.id).filter((id) => chosen.includes(id));
   return (
-    <Card title={t("settings.tokens")} aside={<CreateToken onCreate={create} />}>
+    <Card title={t("settings.tokens")} aside={<CreateToken projects={me.projects} first={null} onCreate={create} />}>
       <p className="text-sm text-muted">{t("settings.tokensHint")}</p>
-      {made && (
-        <div className="mt-3">
-          <Callout tone="ok" role="status">
-            <p className="font-medium">{t("settings.tokenOnce")}</p>
-            <p className="mt-1 flex items-center gap-2 font-mono text-xs">
-              <code className="min-w-0 break-all select-all">{made}</code>
-              <CopyButton text={made} />
-            </p>
-          </Callout>
-        </div>
-      )}
       {tokens.isError && <LoadError error={tokens.error} retry={() => void tokens.refetch()} />}
       {tokens.isPending && <Loading />}
-      <ul className="mt-2 divide-y text-sm">
-        {tokens.data?.map((token) => (
-          <TokenItem key={token.id} token={token} />
+      {listed.length > 1 && (
+        <RevokeSeveral ids={selected} listed={listed.map((token) => token.id)} onSelect={setChosen} />
+      )}
+      <ul className="mt-2 divide-y text-sm" aria-label={t("settings.tokens")}>
+        {listed.map((token) => (
+          <TokenItem
+            key={token.id}
+            me={me}
+            token={token}
+            selected={chosen.includes(token.id)}
+            onSelect={
+              listed.length > 1
+                ? (on) => setChosen(on ? [...chosen, token.id] : chosen.filter((id) => id !== token.id))
+                : undefined
+            }
+          />
         ))}
       </ul>
       {tokens.data?.length === 0 && <p className="py-4 text-center text-sm text-muted">{t("settings.noTokens")}</p>}
@@ -52,64 +51,78 @@ export function Tokens() {
   );
 }
 
-function CreateToken({ onCreate }: { onCreate: (texts: Record<string, string>) => Promise<void> }) {
+interface RevokeSeveralProps {
+  ids: string[];
+  listed: string[];
+  onSelect: (ids: string[]) => void;
+}
+
+function RevokeSeveral({ ids, listed, onSelect }: RevokeSeveralProps) {
   const { t } = useTranslation();
+  const client = useQueryClient();
+  const revoke = useMutation({
+    mutationFn: () => revokeTokens(ids),
+    onError: (error) => toastError(t, error),
+    onSettled: () => refreshTokens(client),
+  });
   return (
-    <FormDialog
-      title={t("settings.createToken")}
-      submit={t("settings.create")}
-      fields={["name", "expiresInDays"]}
-      onSubmit={onCreate}
-      trigger={
-        <Button size="sm">
-          <Plus />
-          {t("settings.createToken")}
-        </Button>
-      }
-    >
-      {(problem) => (
-        <>
-          <TextField name="name" label={t("settings.tokenName")} error={problem("name")} required />
-          <Field label={t("settings.expires")} error={problem("expiresInDays")}>
-            {(wiring) => (
-              <select {...wiring} name="days" className="control" defaultValue="90">
-                {LIFETIMES.map((days) => (
-                  <option key={days} value={days}>
-                    {t("unit.day", { count: days })}
-                  </option>
-                ))}
-                <option value="">{t("settings.never")}</option>
-              </select>
-            )}
-          </Field>
-        </>
-      )}
-    </FormDialog>
+    <div className="mt-3 flex items-center justify-between gap-3 text-sm">
+      <label className="flex items-center gap-2">
+        <input
+          type="checkbox"
+          checked={ids.length === listed.length}
+          onChange={({ target }) => onSelect(target.checked ? listed : [])}
+        />
+        {t("apiTokens.selectAll")}
+      </label>
+      <ConfirmDialog
+        danger
+        title={t("apiTokens.revokeSeveralTitle", { count: ids.length })}
+        description={t("settings.revokeHint")}
+        action={t("settings.revoke")}
+        onConfirm={() => revoke.mutate()}
+        trigger={
+          <Button size="sm" disabled={ids.length === 0 || revoke.isPending}>
+            {t("apiTokens.revokeSelected", { count: ids.length })}
+          </Button>
+        }
+      />
+    </div>
   );
 }
 
-function TokenItem({ token }: { token: Token }) {
+interface TokenItemProps {
+  me: Me;
+  token: Token;
+  selected: boolean;
+  onSelect: ((on: boolean) => void) | undefined;
+}
+
+function TokenItem({ me, token, selected, onSelect }: TokenItemProps) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const revoke = useMutation({
     mutationFn: () => revokeToken(token.id),
     onError: (error) => toastError(t, error),
-    onSuccess: () => client.invalidateQueries({ queryKey: accountKeys.tokens }),
+    onSuccess: () => refreshTokens(client),
   });
   return (
     <TokenRow
       name={token.name}
-      facts={
-        <>
-          {t("settings.createdAt", { time: formatDateTime(token.createdAt) })} ·{" "}
-          {token.expiresAt
-            ? t("settings.expiresAt", { time: formatDateTime(token.expiresAt) })
-            : t("settings.neverExpires")}
-        </>
-      }
+      facts={<TokenFacts token={token} projects={me.projects} />}
       title={t("settings.revokeTitle", { name: token.name })}
       hint={t("settings.revokeHint")}
       revoke={revoke}
+      before={
+        onSelect && (
+          <input
+            type="checkbox"
+            aria-label={t("apiTokens.select", { name: token.name })}
+            checked={selected}
+            onChange={({ target }) => onSelect(target.checked)}
+          />
+        )
+      }
     />
   );
 }
