@@ -879,7 +879,7 @@ class HourlyPrice(TypedDict):
 
 
 IdentityProviderKind: TypeAlias = Literal[
-    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik", "saml"
+    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik"
 ]
 
 
@@ -893,6 +893,13 @@ class IdentityProviderLinkRequest(TypedDict):
     uid: str
     """
     what the provider knows the person by: its `sub`
+    """
+
+
+class IdentityProviderLinksDeleted(TypedDict):
+    deleted: int
+    """
+    how many accounts were linked
     """
 
 
@@ -4591,6 +4598,10 @@ class IdentityProviderItem(TypedDict):
     callbackUrl: str
     """
     to be entered at the provider
+    """
+    linkCount: int
+    """
+    accounts that people sign in to by it
     """
 
 
