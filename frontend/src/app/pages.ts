@@ -51,4 +51,5 @@ export const OTHER_PAGES = [
   { to: "/environment-templates", label: "app.environmentTemplates", key: "" },
   { to: "/settings", label: "settings.title", key: "s" },
   { to: "/settings/notices", label: "app.noticeSettings", key: "" },
+  { to: "/administration/sign-in", label: "app.identityProviders", key: "" },
 ] as const;

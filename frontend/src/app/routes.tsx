@@ -67,6 +67,7 @@ export const routes: RouteObject[] = [
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },
               { path: "/settings", lazy: () => import("@/pages/settings") },
               { path: "/settings/notices", lazy: () => withPageTexts(import("@/pages/settings/notices")) },
+              { path: "/administration/sign-in", lazy: () => withPageTexts(import("@/pages/identity")) },
               { path: "/operators-only", Component: OperatorsOnlyPage },
               { path: "*", Component: NotFoundPage },
             ],

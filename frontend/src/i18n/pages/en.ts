@@ -1,6 +1,83 @@
 import type { PageTranslation } from "./zh";
 
 export const en: PageTranslation = {
+  identity: {
+    lead: "People sign in by an identity provider that speaks OpenID Connect. A new person gets an account without a role.",
+    passwordsOn: "Passwords work, too. FERMI_LOCAL_ACCOUNTS=0 switches them off.",
+    passwordsOff:
+      "Passwords are off. If no provider works, fermi login-link on the platform's machine makes a link that signs in once.",
+    back: "Settings",
+    none: "No identity provider yet",
+    add: "Add a provider",
+    saved: "Saved",
+    edit: "Edit",
+    editOf: "Edit {{name}}",
+    enable: "Enable",
+    disable: "Disable",
+    enabled: "enabled",
+    disabled: "disabled",
+    delete: "Delete",
+    deleteOf: "Delete {{name}}",
+    deleteTitle: "Delete {{name}}?",
+    deleteHint:
+      "Linked accounts: {{count}}. The accounts stay, their links are deleted. Disable the provider to keep them.",
+    test: "Test",
+    testOf: "Test {{name}}",
+    testHint: "A second window shows the claims after a sign-in. No account and no session changes.",
+    readonly: "This provider comes from the platform's environment and is changed there.",
+    links: "Linked accounts",
+    linkCount: "{{count}}",
+    unlink: "Delete the links",
+    unlinkTitle: "Delete the links to {{name}}?",
+    unlinkHint:
+      "Accounts: {{count}}. They stay, but nobody signs in to them by this provider until an administrator links them again.",
+    kind: "Provider",
+    kindOf: {
+      keycloak: "Keycloak",
+      microsoft: "Microsoft Entra ID",
+      okta: "Okta",
+      google: "Google",
+      authentik: "Authentik",
+      gitlab: "GitLab",
+      openid_connect: "OpenID Connect",
+    },
+    id: "ID",
+    idHint: "Lower-case letters, digits and hyphens. It is part of the callback address and never changes.",
+    atProvider: "Enter this callback address at the provider:",
+    callback: "Callback address",
+    recipe: {
+      keycloak:
+        "Clients, Create client: OpenID Connect, client authentication on, standard flow. The secret is under Credentials.",
+      microsoft:
+        "App registrations, New registration: platform Web. The client ID is the application ID; make a client secret. Use your tenant's ID, not common.",
+      okta: "Applications, Create App Integration: OIDC, Web Application, grant Authorization Code.",
+      google: "Credentials, OAuth client ID: Web application. Anybody has an account there: set the allowed domains.",
+      authentik:
+        "Applications, Create with provider: OAuth2/OpenID, confidential client, an issuer for each provider, a signing key.",
+      gitlab:
+        "Applications: confidential, scopes openid, profile and email. On GitLab.com anybody has an account: set the allowed domains.",
+      openid_connect: "Create a confidential web client with the authorization code flow and asymmetric signatures.",
+    },
+    name: "Name",
+    nameHint: "On its button",
+    serverUrl: "Issuer",
+    serverUrlHint: "Such as {{example}}",
+    clientId: "Client ID",
+    secret: "Client secret",
+    secretHint: "Stored encrypted, never shown again",
+    secretKept: "Empty: it stays",
+    domains: "Allowed domains",
+    domainsHint: "Of verified e-mail addresses, such as example.org. Empty: all",
+    groups: "Claim with the groups",
+    groupsHint: "Empty: groups",
+    scopes: "Further scopes",
+    scopesHint: "Beside openid, profile and email",
+    createUsers: "New people get an account",
+    createUsersHint: "Otherwise only linked accounts sign in.",
+    linkByEmail: "A verified e-mail address opens the account that has it",
+    linkByEmailHint:
+      "Never an administrator's. Not together with open registration: somebody may have registered the address before.",
+  },
   code: {
     none: "This task has no code of its own",
     noneHint:
