@@ -83,7 +83,7 @@ function Provider({ provider }: { provider: IdentityProvider }) {
       }
       aside={<Actions provider={provider} />}
     >
-      <dl className="grid gap-x-4 gap-y-1 text-sm sm:grid-cols-[10rem_minmax(0,1fr)]">
+      <dl className="grid items-center gap-x-4 gap-y-1 text-sm sm:grid-cols-[10rem_minmax(0,1fr)]">
         {facts.map(([label, value]) => (
           <div key={label} className="contents">
             <dt className="text-muted">{label}</dt>
@@ -96,7 +96,7 @@ function Provider({ provider }: { provider: IdentityProvider }) {
         </dd>
         <dt className="text-muted">{t("identity.links")}</dt>
         <dd className="flex flex-wrap items-center gap-2">
-          {t("identity.linkCount", { count: linkCount })}
+          <span>{t("identity.linkCount", { count: linkCount })}</span>
           {linkCount > 0 && <DeleteLinks provider={provider} />}
         </dd>
       </dl>
