@@ -30,7 +30,7 @@ export const en: PageTranslation = {
     unlink: "Delete the links",
     unlinkTitle: "Delete the links to {{name}}?",
     unlinkHint:
-      "Accounts: {{count}}. They stay, but nobody signs in to them by this provider until an administrator links them again.",
+      "Accounts: {{count}}. They stay, but cannot be opened by this provider until an administrator links them again.",
     kind: "Provider",
     kindOf: {
       keycloak: "Keycloak",
@@ -51,11 +51,12 @@ export const en: PageTranslation = {
       microsoft:
         "App registrations, New registration: platform Web. The client ID is the application ID; make a client secret. Use your tenant's ID, not common.",
       okta: "Applications, Create App Integration: OIDC, Web Application, grant Authorization Code.",
-      google: "Credentials, OAuth client ID: Web application. Anybody has an account there: set the allowed domains.",
+      google:
+        "Credentials, OAuth client ID: Web application. Accounts there are open to the public: set the allowed domains.",
       authentik:
         "Applications, Create with provider: OAuth2/OpenID, confidential client, an issuer for each provider, a signing key.",
       gitlab:
-        "Applications: confidential, scopes openid, profile and email. On GitLab.com anybody has an account: set the allowed domains.",
+        "Applications: confidential, scopes openid, profile and email. GitLab.com is open to the public: set the allowed domains.",
       openid_connect: "Create a confidential web client with the authorization code flow and asymmetric signatures.",
     },
     name: "Name",
@@ -71,12 +72,12 @@ export const en: PageTranslation = {
     groups: "Claim with the groups",
     groupsHint: "Empty: groups",
     scopes: "Further scopes",
-    scopesHint: "Beside openid, profile and email",
+    scopesHint: "In addition to openid, profile and email",
     createUsers: "New people get an account",
     createUsersHint: "Otherwise only linked accounts sign in.",
     linkByEmail: "A verified e-mail address opens the account that has it",
     linkByEmailHint:
-      "Never an administrator's. Not together with open registration: somebody may have registered the address before.",
+      "Never an administrator's. Not together with open registration: another person may have registered the address before.",
   },
   code: {
     none: "This task has no code of its own",
