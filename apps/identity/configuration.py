@@ -14,9 +14,8 @@ ALLAUTH_PROVIDERS: Mapping[str, str] = {
     ProviderKind.OKTA: "openid_connect",
     ProviderKind.KEYCLOAK: "openid_connect",
     ProviderKind.AUTHENTIK: "openid_connect",
-    ProviderKind.SAML: "saml",
 }
-"""The provider class of allauth by kind. Kinds without one do not send people to another site."""
+"""The provider class of allauth by kind. `apps.identity.starts` lists the kinds that people can sign in by."""
 
 
 @dataclass(frozen=True, slots=True)

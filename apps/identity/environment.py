@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from apps.identity import provider_settings
-from apps.identity.configuration import ALLAUTH_PROVIDERS, ProviderConfiguration
+from apps.identity.configuration import ProviderConfiguration
 from apps.identity.models import ID_PATTERN, ProviderKind
+from apps.identity.starts import STARTS
 
 log = logging.getLogger(__name__)
 
@@ -122,8 +123,8 @@ def _parse_entry(label: str, entry: Any) -> ProviderConfiguration:
     if not re.fullmatch(ID_PATTERN, texts["id"]):
         raise ValueError(f"{label}: id must be lower-case letters, digits and hyphens, not {texts['id']!r}.")
     kind = texts["kind"] or ProviderKind.OPENID_CONNECT.value
-    if kind not in ALLAUTH_PROVIDERS:
-        raise ValueError(f"{label}: kind must be one of {', '.join(ALLAUTH_PROVIDERS)}, not {kind!r}.")
+    if kind not in STARTS:
+        raise ValueError(f"{label}: kind must be one of {', '.join(STARTS)}, not {kind!r}.")
     settings = entry.get("settings", {})
     if not isinstance(settings, Mapping):
         raise ValueError(f"{label}: settings must be an object.")

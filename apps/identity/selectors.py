@@ -2,6 +2,9 @@
 
 import logging
 
+from allauth.socialaccount.models import SocialAccount
+from django.db.models import Count
+
 from apps.accounts.encryption import DecryptionError, decrypt_value
 from apps.identity import environment
 from apps.identity.configuration import ProviderConfiguration
@@ -26,6 +29,11 @@ def list_configurations(*, enabled: bool | None = True) -> list[ProviderConfigur
 def find_configuration(provider_id: str, *, enabled: bool | None = True) -> ProviderConfiguration | None:
     """Return the provider of this id, or None."""
     return next((one for one in list_configurations(enabled=enabled) if one.id == provider_id), None)
+
+
+def count_links() -> dict[str, int]:
+    """Return how many accounts are linked, by provider."""
+    return dict(SocialAccount.objects.order_by().values_list("provider").annotate(Count("pk")))
 
 
 def make_configuration(row: IdentityProvider) -> ProviderConfiguration:

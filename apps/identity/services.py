@@ -18,6 +18,9 @@ from apps.identity.provider_settings import check_settings
 from apps.identity.selectors import find_configuration
 from fermi.jobs.spec import Problem
 
+PEOPLE_SETTINGS: Mapping[str, str] = {"server_url": "", "uid_claim": "sub"}
+"""The settings that say whom a link's `uid` means, with their defaults."""
+
 
 def create_provider(
     user: User, *, provider_id: str, kind: str, name: str, secret: str = "", **values: Any
@@ -43,6 +46,8 @@ def change_provider(user: User, provider_id: str, values: Mapping[str, Any]) -> 
     """Change a provider; its id and kind stay. A secret that is not given stays. Raises ApiError and ProblemsError."""
     access.require_administrator(user)
     row = _get_row(provider_id)
+    if "settings" in values:
+        _check_same_people(row, values["settings"])
     _set_values(row, user, values)
     row.save()
     audit.record_event(user, "identity-provider.change", row.pk, fields=sorted(values), enabled=row.enabled)
@@ -51,10 +56,11 @@ def change_provider(user: User, provider_id: str, values: Mapping[str, Any]) -> 
 
 @transaction.atomic
 def delete_provider(user: User, provider_id: str) -> None:
-    """Delete a provider. Links to it stay: people are the same again if it is set up anew under its id."""
+    """Delete a provider and the links to it: another one that gets its id may know other people by the same `uid`."""
     access.require_administrator(user)
     row = _get_row(provider_id)
-    audit.record_event(user, "identity-provider.delete", row.pk, name=row.name)
+    links, _ = SocialAccount.objects.filter(provider=row.pk).delete()
+    audit.record_event(user, "identity-provider.delete", row.pk, name=row.name, links=links)
     row.delete()
 
 
@@ -73,6 +79,28 @@ def link_account(user: User, provider_id: str, username: str, uid: str) -> dict[
     except IntegrityError:
         raise ApiError(409, "IDENTITY_UID_TAKEN", "uid", uid=uid) from None
     return {"username": username, "uid": uid}
+
+
+@transaction.atomic
+def delete_links(user: User, provider_id: str) -> int:
+    """Delete all links of accounts to a provider, and return how many there were. Raises ApiError 404."""
+    access.require_administrator(user)
+    if find_configuration(provider_id, enabled=None) is None:
+        raise ApiError(404, "NOT_FOUND")
+    count = SocialAccount.objects.filter(provider=provider_id).count()
+    SocialAccount.objects.filter(provider=provider_id).delete()
+    audit.record_event(user, "identity-provider.unlink", provider_id, links=count)
+    return count
+
+
+def _check_same_people(row: IdentityProvider, settings: Mapping[str, Any]) -> None:
+    """Raise ApiError 409 where accounts are linked by what another issuer or claim gives to other people."""
+    for key, default in PEOPLE_SETTINGS.items():
+        before, after = (str(values.get(key) or default).rstrip("/") for values in (row.settings, settings))
+        if before == after:
+            continue
+        if count := SocialAccount.objects.filter(provider=row.pk).count():
+            raise ApiError(409, "IDENTITY_LINKED", f"settings.{key}", id=row.pk, count=count)
 
 
 def _get_row(provider_id: str) -> IdentityProvider:

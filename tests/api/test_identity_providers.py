@@ -2,14 +2,15 @@ from typing import Any
 
 import pytest
 
-from apps.accounts.models import AuditEvent
+from apps.accounts.models import AuditEvent, User
 from apps.identity import environment
-from apps.identity.models import IdentityProvider
+from apps.identity.models import IdentityProvider, ProviderKind
+from apps.identity.starts import STARTS
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.database
 
-BODY = {
+BODY: dict[str, Any] = {
     "id": "company",
     "kind": "keycloak",
     "name": "Company",
@@ -81,6 +82,7 @@ def test_only_administrators_have_anything_to_do_with_providers(owner: Api, anon
         assert api.delete("/identity-providers/company").status == status
         assert api.post("/identity-providers/company/trial", {}).status == status
         assert api.post("/identity-providers/company/links", {"username": "owner", "uid": "1"}).status == status
+        assert api.delete("/identity-providers/company/links").status == status
 
 
 def test_an_administrator_links_an_account_once(admin: Api, owner: Api) -> None:
@@ -90,6 +92,41 @@ def test_an_administrator_links_an_account_once(admin: Api, owner: Api) -> None:
     assert admin.post("/identity-providers/company/links", body).error == "IDENTITY_UID_TAKEN"
     assert admin.post("/identity-providers/other/links", body).status == 404
     assert AuditEvent.objects.filter(action="identity-provider.link").count() == 1
+
+
+def test_only_kinds_that_can_begin_a_sign_in_are_stored(admin: Api) -> None:
+    for kind in ProviderKind:
+        made = admin.post("/identity-providers", {**BODY, "id": kind.replace("_", "-"), "kind": kind})
+        assert made.status == (201 if kind in STARTS else 400), kind
+    assert "kind" in admin.post("/identity-providers", {**BODY, "id": "saml", "kind": "saml"}).problems
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"server_url": "https://other.example.org"}, {**BODY["settings"], "uid_claim": "email"}],
+)
+def test_linked_accounts_are_not_opened_to_the_people_of_another_issuer(
+    admin: Api, owner: Api, settings: dict[str, Any]
+) -> None:
+    admin.post("/identity-providers", BODY)
+    admin.post("/identity-providers/company/links", {"username": "owner", "uid": "u-1"})
+    assert admin.get("/identity-providers/company").data["linkCount"] == 1
+    refused = admin.patch("/identity-providers/company", {"settings": settings})
+    assert (refused.status, refused.error) == (409, "IDENTITY_LINKED")
+    assert IdentityProvider.objects.get().settings == BODY["settings"]
+    same = {"server_url": BODY["settings"]["server_url"] + "/", "uid_claim": "sub", "create_users": False}
+    assert admin.patch("/identity-providers/company", {"settings": same}).status == 200
+    assert admin.delete("/identity-providers/company/links").data == {"deleted": 1}
+    assert admin.patch("/identity-providers/company", {"settings": settings}).status == 200
+
+
+def test_a_deleted_provider_leaves_no_link_to_one_that_gets_its_id(admin: Api, owner: Api) -> None:
+    admin.post("/identity-providers", BODY)
+    admin.post("/identity-providers/company/links", {"username": "owner", "uid": "u-1"})
+    assert admin.delete("/identity-providers/company").status == 200
+    admin.post("/identity-providers", BODY)
+    assert admin.get("/identity-providers/company").data["linkCount"] == 0
+    assert User.objects.filter(username="owner").exists()
 
 
 def test_a_token_tries_no_provider_because_it_has_no_browser(admin: Api) -> None:

@@ -1,5 +1,6 @@
 """An OpenID Connect provider on loopback. It refuses what a real one refuses: a code twice, another redirect address, a
-wrong secret, a PKCE verifier that does not fit."""
+wrong secret, a PKCE verifier that does not fit. `python -m tests.fakes.openid` serves one for a browser's tests, which
+signs everybody in at once, and prints its address."""
 
 import base64
 import hashlib
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -93,6 +94,8 @@ def serve_openid() -> Iterator[OpenIdServer]:
             path = urlsplit(self.path).path
             if path == "/.well-known/openid-configuration":
                 self.answer(provider.describe())
+            elif path == "/authorize":
+                self.send_back(parse_qs(urlsplit(self.path).query)["redirect_uri"][0])
             elif path == "/keys":
                 self.answer(provider.list_keys())
             elif path == "/userinfo":
@@ -103,6 +106,12 @@ def serve_openid() -> Iterator[OpenIdServer]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
             self.answer(provider.exchange({key: values[0] for key, values in parse_qs(body).items()}))
+
+        def send_back(self, address: str) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{address}?{urlencode(provider.authorize(self.path))}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def answer(self, data: dict[str, Any] | None) -> None:
             content = json.dumps(data or {"error": "invalid_grant"}).encode()
@@ -122,3 +131,9 @@ def serve_openid() -> Iterator[OpenIdServer]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+if __name__ == "__main__":
+    with serve_openid() as served:
+        print(served.url, flush=True)
+        threading.Event().wait()

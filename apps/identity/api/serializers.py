@@ -3,10 +3,10 @@
 from rest_framework import serializers
 
 from apps.common.pages import PageQuery
-from apps.identity.configuration import ALLAUTH_PROVIDERS
 from apps.identity.models import ID_PATTERN, MAX_ID_LENGTH
+from apps.identity.starts import STARTS
 
-KINDS = [(str(one), str(one)) for one in ALLAUTH_PROVIDERS]
+KINDS = [(str(one), str(one)) for one in STARTS]
 
 
 class SignInStartRequest(serializers.Serializer):
@@ -79,6 +79,7 @@ class IdentityProviderItem(serializers.Serializer):
     enabled = serializers.BooleanField()
     readonly = serializers.BooleanField(help_text="true: it comes from the platform's environment")
     callbackUrl = serializers.CharField(help_text="to be entered at the provider")
+    linkCount = serializers.IntegerField(help_text="accounts that people sign in to by it")
 
 
 class IdentityProviderLinkRequest(serializers.Serializer):
@@ -89,3 +90,7 @@ class IdentityProviderLinkRequest(serializers.Serializer):
 class IdentityProviderLink(serializers.Serializer):
     username = serializers.CharField()
     uid = serializers.CharField()
+
+
+class IdentityProviderLinksDeleted(serializers.Serializer):
+    deleted = serializers.IntegerField(help_text="how many accounts were linked")

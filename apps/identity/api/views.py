@@ -3,9 +3,6 @@
 import re
 from typing import Any
 
-from allauth.socialaccount.adapter import get_adapter
-from allauth.socialaccount.models import SocialApp
-from allauth.socialaccount.providers.base.constants import AuthProcess
 from django.conf import settings
 from django.http import HttpRequest
 from rest_framework.permissions import AllowAny
@@ -17,8 +14,9 @@ from apps.common.pages import paginate_items
 from apps.common.texts import render_text
 from apps.identity import selectors, services
 from apps.identity.api import serializers as shapes
-from apps.identity.configuration import ALLAUTH_PROVIDERS, ProviderConfiguration
+from apps.identity.configuration import ProviderConfiguration
 from apps.identity.paths import make_callback_url
+from apps.identity.starts import STARTS
 from fermi import messages
 
 
@@ -31,7 +29,7 @@ class SignInProvidersView(APIView):
     @operation("listSignInProviders", scope="any", query=shapes.SignInProvidersQuery, data=shapes.SignInProviders)
     def get(self, request: Request, query: Query) -> Data:
         """Return by what people may sign in, and why a sign-in by a provider was refused."""
-        found = [one for one in selectors.list_configurations() if one.kind in ALLAUTH_PROVIDERS]
+        found = [one for one in selectors.list_configurations() if one.kind in STARTS]
         providers = [{"id": one.id, "name": one.name, "kind": one.kind} for one in found]
         return {
             "localAccounts": settings.LOCAL_ACCOUNTS,
@@ -63,7 +61,8 @@ class IdentityProvidersView(APIView):
         access.require_administrator(request.user)
         words = query["search"].lower()
         found = [one for one in selectors.list_configurations(enabled=None) if words in f"{one.id} {one.name}".lower()]
-        return paginate_items([serialize_provider(request, one) for one in found], query)
+        counts = selectors.count_links()
+        return paginate_items([serialize_provider(request, one, counts.get(one.id, 0)) for one in found], query)
 
     @operation(
         "createIdentityProvider",
@@ -93,12 +92,13 @@ class IdentityProviderView(APIView):
     )
     def patch(self, request: Request, provider_id: str, body: Body) -> Data:
         """Change a provider (administrator). Its id and kind stay, and so does a secret that is not given. 409 for one
-        of the platform's environment."""
+        of the platform's environment, and for another issuer while accounts are linked."""
         return _serialize_row(request, services.change_provider(request.user, provider_id, body).pk)
 
     @operation("deleteIdentityProvider", scope="identity:write")
     def delete(self, request: Request, provider_id: str) -> None:
-        """Delete a provider (administrator). Accounts stay."""
+        """Delete a provider with the links of accounts to it (administrator). Accounts stay. A disabled provider keeps
+        its links."""
         services.delete_provider(request.user, provider_id)
 
 
@@ -126,6 +126,12 @@ class IdentityProviderLinksView(APIView):
         has one."""
         return services.link_account(request.user, provider_id, **body)
 
+    @operation("unlinkIdentities", scope="identity:write", data=shapes.IdentityProviderLinksDeleted)
+    def delete(self, request: Request, provider_id: str) -> Data:
+        """Delete all links of accounts to a provider (administrator). Accounts and sessions stay; who has no password
+        is linked again by an administrator."""
+        return {"deleted": services.delete_links(request.user, provider_id)}
+
 
 def _explain_refusal(code: str) -> dict[str, str] | None:
     """Return the text of a code of `apps.identity`: anybody may have written the address."""
@@ -141,25 +147,19 @@ def _start(
     """Return the address that a provider's sign-in begins at; `state` is stored in the session until it ends. Raises
     ApiError 404."""
     configuration = selectors.find_configuration(provider_id, enabled=enabled)
-    if configuration is None or configuration.kind not in ALLAUTH_PROVIDERS:
+    if configuration is None or configuration.kind not in STARTS:
         raise ApiError(404, "NOT_FOUND")
-    request.identity_provider = configuration  # type: ignore[attr-defined]  # a disabled one may be tried
-    try:
-        provider = get_adapter(request).get_provider(request, provider_id)
-    except SocialApp.DoesNotExist:
-        raise ApiError(404, "NOT_FOUND") from None
-    answer = provider.redirect(request, AuthProcess.LOGIN, next_url=next_url, headless=True, **state)
-    return {"url": answer["Location"]}
+    return {"url": STARTS[configuration.kind](request, configuration, next_url, state)}
 
 
 def _serialize_row(request: Request, provider_id: str) -> dict[str, Any]:
     configuration = selectors.find_configuration(provider_id, enabled=None)
     if configuration is None:
         raise ApiError(404, "NOT_FOUND")
-    return serialize_provider(request, configuration)
+    return serialize_provider(request, configuration, selectors.count_links().get(provider_id, 0))
 
 
-def serialize_provider(request: Request, one: ProviderConfiguration) -> dict[str, Any]:
+def serialize_provider(request: Request, one: ProviderConfiguration, link_count: int) -> dict[str, Any]:
     """Return a provider as the API answers it, without its secret."""
     return {
         "id": one.id,
@@ -171,4 +171,5 @@ def serialize_provider(request: Request, one: ProviderConfiguration) -> dict[str
         "enabled": one.enabled,
         "readonly": one.readonly,
         "callbackUrl": make_callback_url(request._request, one.id),
+        "linkCount": link_count,
     }

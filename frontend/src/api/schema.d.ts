@@ -1120,13 +1120,16 @@ export interface paths {
         get: operations["getIdentityProvider"];
         put?: never;
         post?: never;
-        /** @description Delete a provider (administrator). Accounts stay. */
+        /**
+         * @description Delete a provider with the links of accounts to it (administrator). Accounts stay. A disabled provider keeps
+         *     its links.
+         */
         delete: operations["deleteIdentityProvider"];
         options?: never;
         head?: never;
         /**
          * @description Change a provider (administrator). Its id and kind stay, and so does a secret that is not given. 409 for one
-         *     of the platform's environment.
+         *     of the platform's environment, and for another issuer while accounts are linked.
          */
         patch: operations["changeIdentityProvider"];
         trace?: never;
@@ -1145,7 +1148,11 @@ export interface paths {
          *     has one.
          */
         post: operations["linkIdentity"];
-        delete?: never;
+        /**
+         * @description Delete all links of accounts to a provider (administrator). Accounts and sessions stay; who has no password
+         *     is linked again by an administrator.
+         */
+        delete: operations["unlinkIdentities"];
         options?: never;
         head?: never;
         patch?: never;
@@ -6272,6 +6279,8 @@ export interface components {
             readonly: boolean;
             /** @description to be entered at the provider */
             callbackUrl: string;
+            /** @description accounts that people sign in to by it */
+            linkCount: number;
         };
         IdentityProviderItemEnvelope: {
             data: components["schemas"]["IdentityProviderItem"];
@@ -6290,7 +6299,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "saml";
+        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik";
         IdentityProviderLink: {
             username: string;
             uid: string;
@@ -6304,6 +6313,15 @@ export interface components {
             username: string;
             /** @description what the provider knows the person by: its `sub` */
             uid: string;
+        };
+        IdentityProviderLinksDeleted: {
+            /** @description how many accounts were linked */
+            deleted: number;
+        };
+        IdentityProviderLinksDeletedEnvelope: {
+            data: components["schemas"]["IdentityProviderLinksDeleted"];
+            code: number;
+            message: string;
         };
         Inbox: {
             items: components["schemas"]["InboxItem"][];
@@ -14504,6 +14522,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["IdentityProviderLinkEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    unlinkIdentities: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                provider_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityProviderLinksDeletedEnvelope"];
                 };
             };
             default: {

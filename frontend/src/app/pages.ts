@@ -25,7 +25,8 @@ type NavLabel =
   | "app.files"
   | "app.models"
   | "app.usage"
-  | "app.people";
+  | "app.people"
+  | "app.identityProviders";
 
 /** Pages in the navigation, in its order. */
 export const NAV_PAGES: readonly NavPage[] = [
@@ -45,6 +46,13 @@ export const NAV_PAGES: readonly NavPage[] = [
   { to: "/models", label: "app.models", key: "m", group: "data" },
   { to: "/usage", label: "app.usage", key: "u" },
   { to: "/people", label: "app.people", key: "a", group: "administration", administrator: true },
+  {
+    to: "/administration/sign-in",
+    label: "app.identityProviders",
+    key: "",
+    group: "administration",
+    administrator: true,
+  },
 ];
 
 /** Pages inside others, and pages behind the user's name. */

@@ -70,6 +70,7 @@ export const routes: RouteObject[] = [
               { path: "/settings/notices", lazy: () => withPageTexts(import("@/pages/settings/notices")) },
               { path: "/oauth/authorize", lazy: () => withPageTexts(import("@/pages/oauth")) },
               { path: "/oauth/device", lazy: () => withPageTexts(import("@/pages/oauth/device-page")) },
+              { path: "/administration/sign-in", lazy: () => withPageTexts(import("@/pages/identity")) },
               { path: "/operators-only", Component: OperatorsOnlyPage },
               { path: "*", Component: NotFoundPage },
             ],

@@ -6,6 +6,7 @@ export const en: Translation = {
     reservations: "Reservations",
     environmentTemplates: "Environment templates",
     noticeSettings: "Notices",
+    identityProviders: "Sign-in by providers",
     save: "Save",
     name: "Fermi",
     skip: "Skip to content",

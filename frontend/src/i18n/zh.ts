@@ -4,6 +4,7 @@ export const zh = {
     reservations: "预留与维护",
     environmentTemplates: "环境模板",
     noticeSettings: "通知设置",
+    identityProviders: "身份提供方登录",
     save: "保存",
     name: "Fermi",
     skip: "跳到正文",

@@ -1021,7 +1021,7 @@ class HourlyPrice(TypedDict):
 
 
 IdentityProviderKind: TypeAlias = Literal[
-    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik", "saml"
+    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik"
 ]
 
 
@@ -1035,6 +1035,13 @@ class IdentityProviderLinkRequest(TypedDict):
     uid: str
     """
     what the provider knows the person by: its `sub`
+    """
+
+
+class IdentityProviderLinksDeleted(TypedDict):
+    deleted: int
+    """
+    how many accounts were linked
     """
 
 
@@ -5233,6 +5240,10 @@ class IdentityProviderItem(TypedDict):
     callbackUrl: str
     """
     to be entered at the provider
+    """
+    linkCount: int
+    """
+    accounts that people sign in to by it
     """
 
 

@@ -93,9 +93,14 @@ function Profile({ me }: { me: Me }) {
           {t("app.noticeSettings")}
         </ButtonLink>
         {me.isAdministrator && (
-          <ButtonAnchor href="/admin/" className="w-full justify-center">
-            {t("settings.operators")}
-          </ButtonAnchor>
+          <>
+            <ButtonLink to="/administration/sign-in" className="w-full justify-center">
+              {t("app.identityProviders")}
+            </ButtonLink>
+            <ButtonAnchor href="/admin/" className="w-full justify-center">
+              {t("settings.operators")}
+            </ButtonAnchor>
+          </>
         )}
       </div>
     </Card>

@@ -1,0 +1,161 @@
+import { screen, within } from "@testing-library/react";
+import { userEvent } from "@testing-library/user-event";
+import { http } from "msw";
+import { expect, test, vi } from "vitest";
+import type { IdentityProvider } from "@/api/identity";
+import { apiUrl, me, platformHandlers, respondWith, respondWithError, respondWithList } from "@/test/platform";
+import { renderAt } from "@/test/render";
+import { buildBody } from "./recipes";
+
+const company: IdentityProvider = {
+  id: "company",
+  kind: "keycloak",
+  name: "Company",
+  clientId: "fermi",
+  hasSecret: true,
+  settings: { server_url: "https://sso.example.org/realms/main", uid_claim: "oid", allowed_domains: ["example.org"] },
+  enabled: true,
+  readonly: false,
+  callbackUrl: "https://fermi.example.org/auth/oidc/company/login/callback/",
+  linkCount: 2,
+};
+
+const LIST = apiUrl("/identity-providers");
+const ONE = apiUrl("/identity-providers/company");
+
+function show(...providers: IdentityProvider[]) {
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () => respondWith({ ...me, isAdministrator: true })),
+    http.get(LIST, () => respondWithList(...providers)),
+  );
+  return renderAt("/administration/sign-in");
+}
+
+test("a provider is added by its recipe, with the callback address to enter there", async () => {
+  const sent = vi.fn();
+  platformHandlers.use(
+    http.post(LIST, async ({ request }) => {
+      sent(await request.json());
+      return respondWith(company, 201);
+    }),
+  );
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: "添加身份提供方" }));
+  const dialog = within(await screen.findByRole("dialog"));
+  await userEvent.selectOptions(dialog.getByLabelText("身份提供方"), "Google");
+  dialog.getByText("例如 https://accounts.google.com");
+  await userEvent.type(dialog.getByLabelText("ID"), "google");
+  dialog.getByText(`${location.origin}/auth/oidc/google/login/callback/`);
+  await userEvent.type(dialog.getByLabelText("名称"), "Google");
+  await userEvent.type(dialog.getByLabelText("签发者"), "https://accounts.google.com");
+  await userEvent.type(dialog.getByLabelText("客户端 ID"), "fermi");
+  await userEvent.type(dialog.getByLabelText("客户端密钥"), "secret");
+  await userEvent.type(dialog.getByLabelText("允许的域名"), "example.org, example.com");
+  await userEvent.click(dialog.getByRole("button", { name: "保存" }));
+  await screen.findByText("已保存");
+  expect(sent.mock.calls).toEqual([
+    [
+      {
+        id: "google",
+        kind: "google",
+        name: "Google",
+        clientId: "fermi",
+        secret: "secret",
+        settings: {
+          server_url: "https://accounts.google.com",
+          allowed_domains: ["example.org", "example.com"],
+          create_users: true,
+          link_by_verified_email: false,
+        },
+      },
+    ],
+  ]);
+});
+
+test("a refused change names its field, and the dialog stays open", async () => {
+  platformHandlers.use(
+    http.patch(ONE, () =>
+      respondWithError(409, "IDENTITY_LINKED", "已关联账号", [
+        { field: "settings.server_url", code: "IDENTITY_LINKED", message: "已关联账号。", hint: "请另建一个。" },
+      ]),
+    ),
+  );
+  show(company);
+  await userEvent.click(await screen.findByRole("button", { name: "编辑 Company" }));
+  const dialog = within(await screen.findByRole("dialog"));
+  dialog.getByText(company.callbackUrl);
+  await userEvent.click(dialog.getByRole("button", { name: "保存" }));
+  await dialog.findByText("已关联账号。 请另建一个。");
+  expect(dialog.getByLabelText("签发者").getAttribute("aria-invalid")).toBe("true");
+});
+
+test("settings that the form does not show stay, and emptied ones go", () => {
+  const texts = { name: "Company", clientId: "fermi", "settings.server_url": "https://sso.example.org" };
+  expect(buildBody(texts, { uid_claim: "oid", allowed_domains: ["example.org"], scopes: ["groups"] }).settings).toEqual(
+    {
+      server_url: "https://sso.example.org",
+      uid_claim: "oid",
+      create_users: false,
+      link_by_verified_email: false,
+    },
+  );
+});
+
+test("a provider is disabled, and deleted after a question that counts its links", async () => {
+  const changed = vi.fn();
+  platformHandlers.use(
+    http.patch(ONE, async ({ request }) => {
+      changed(await request.json());
+      return respondWith({ ...company, enabled: false });
+    }),
+    http.delete(ONE, () => {
+      changed("deleted");
+      return respondWith(null);
+    }),
+  );
+  show(company);
+  await userEvent.click(await screen.findByRole("button", { name: "停用" }));
+  await screen.findByText("已保存");
+  await userEvent.click(screen.getByRole("button", { name: "删除 Company" }));
+  const dialog = within(await screen.findByRole("alertdialog", { name: "删除 Company？" }));
+  dialog.getByText(/已关联 2 个账号/);
+  await userEvent.click(dialog.getByRole("button", { name: "删除" }));
+  await vi.waitFor(() => {
+    expect(changed.mock.calls).toEqual([[{ enabled: false }], ["deleted"]]);
+  });
+});
+
+test("a test goes on in a second window, which is closed where the platform refuses", async () => {
+  const shown = { location: { href: "" }, opener: window, close: vi.fn() };
+  const open = vi.spyOn(window, "open").mockReturnValue(shown as unknown as Window);
+  platformHandlers.use(
+    http.post(`${ONE}/trial`, () => respondWith({ url: "https://sso.example.org/authorize" }), { once: true }),
+    http.post(`${ONE}/trial`, () => respondWithError(404, "NOT_FOUND", "不存在")),
+  );
+  show(company);
+  const button = await screen.findByRole("button", { name: "测试 Company" });
+  await userEvent.click(button);
+  await vi.waitFor(() => {
+    expect(shown.location.href).toBe("https://sso.example.org/authorize");
+  });
+  expect(shown.opener).toBeNull();
+  await userEvent.click(button);
+  await screen.findByText("不存在");
+  expect(shown.close).toHaveBeenCalledTimes(1);
+  open.mockRestore();
+});
+
+test("a provider of the environment is tested and not changed", async () => {
+  show({ ...company, readonly: true });
+  await screen.findByText("此身份提供方来自平台的环境变量，只能在那里修改。");
+  screen.getByRole("button", { name: "测试 Company" });
+  expect(screen.queryByRole("button", { name: "编辑 Company" })).toBeNull();
+  expect(screen.queryByRole("button", { name: "停用" })).toBeNull();
+});
+
+test("who is no administrator reads why there is no list", async () => {
+  platformHandlers.use(http.get(LIST, () => respondWithError(403, "ADMINISTRATOR_ONLY", "只有管理员可以")));
+  renderAt("/administration/sign-in");
+  await screen.findByText("只有管理员可以");
+  expect(screen.queryByRole("button", { name: "添加身份提供方" })).toBeNull();
+});
