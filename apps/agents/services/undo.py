@@ -1,6 +1,6 @@
 """Undoes what was done, as far as it can be undone."""
 
-from apps.accounts import selectors as accounts
+from apps.accounts import trail
 from apps.accounts.models import AuditEvent, User
 from apps.agents import selectors
 from apps.common.errors import ApiError
@@ -34,7 +34,7 @@ def find_event(user: User, key: str) -> AuditEvent:
     if event is None or not (
         (event.actor_id == user.pk and user.token_rights is None)
         or (event.token and selectors.filter_purses(user).filter(pk=event.token).exists())
-        or accounts.list_audit_events(user, None).filter(pk=event.pk).exists()
+        or trail.list_events(user).filter(pk=event.pk).exists()
     ):
         raise ApiError(404, "NOT_FOUND")
     return event

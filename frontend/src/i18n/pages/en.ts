@@ -1564,6 +1564,7 @@ export const en: PageTranslation = {
       write: "view and change {{what}}",
       open: "open {{what}} and run commands in them",
     },
+  },
   people: {
     title: "People",
     hint: "Accounts of this platform. Roles in projects are given on the settings page of each project.",

@@ -1493,6 +1493,7 @@ export const zh = {
       write: "查看并修改{{what}}",
       open: "打开{{what}}并在其中执行命令",
     },
+  },
   people: {
     title: "人员",
     hint: "本平台的账号。项目内的角色在各项目的设置中指定。",
