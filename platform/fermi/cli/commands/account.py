@@ -71,7 +71,7 @@ def _sign_in_by_code(url: str) -> str:
 
     prompt = begin_device_sign_in(url)
     minutes = max(1, round(prompt.expires_in / 60))
-    output.print_message(_("SIGN_IN_BY_CODE", address=prompt.address, code=prompt.user_code, minutes=minutes))
+    output.print_message(_("SIGN_IN_BY_CODE", address=prompt.address, digits=prompt.user_code, minutes=minutes))
     return wait_for_device_sign_in(url, prompt)
 
 
