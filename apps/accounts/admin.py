@@ -3,6 +3,7 @@
 from typing import Any
 
 from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as DjangoGroupAdmin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
@@ -82,6 +83,7 @@ class GroupAdmin(DjangoGroupAdmin, ModelAdmin):
     has_add_permission = has_change_permission = has_delete_permission = has_view_permission
 
 
+admin.site.unregister(UserSession)  # the console's page of people has them, and ends them
 admin.site.unregister(Authenticator)
 
 

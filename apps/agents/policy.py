@@ -108,8 +108,11 @@ RULES: dict[str, Rule] = {
         (
             "addMember",
             "changeMember",
+            "changeServiceAccount",
             "createProject",
+            "createServiceAccount",
             "deleteProject",
+            "deleteServiceAccount",
             "deleteUserLimits",
             "putDiagnosisRules",
             "putLimits",

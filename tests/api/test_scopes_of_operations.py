@@ -12,10 +12,14 @@ from tests.api.test_scopes import list_operations
 
 pytestmark = pytest.mark.database
 
-OPERATIONS = [
-    (path.removeprefix("/api/v1"), method, one["x-scope"])
+SCOPED = [
+    (path.removeprefix("/api/v1"), method, one)
     for path, method, one in list_operations()
     if one["x-scope"] not in (scopes.ANY, scopes.WORKER)
+]
+OPERATIONS = [(path, method, one["x-scope"]) for path, method, one in SCOPED if {"token": []} in one["security"]]
+BY_SESSION_ALONE = [
+    (path, method, one["x-scope"]) for path, method, one in SCOPED if one["security"] == [{"session": []}]
 ]
 ROLES = ("viewer", "colleague", "owner", "admin", "stranger")
 
@@ -59,6 +63,13 @@ def test_no_operation_answers_a_token_that_has_all_scopes_but_its_own(
             if answer.status != 403 or answer.error != "SCOPE_MISSING":
                 passed.append((method, path, scope, answer.status))
     assert passed == []
+
+
+def test_each_operation_is_for_tokens_or_for_the_console_alone(admin: Api) -> None:
+    """What people decide in the console, such as what a program may do, no token of theirs may decide."""
+    assert len(OPERATIONS) + len(BY_SESSION_ALONE) == len(SCOPED)
+    for path, method, _ in BY_SESSION_ALONE:
+        assert send_request(admin, path, method).status == 401, path
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -73,6 +73,7 @@ export const en: PageTranslation = {
     deleteAccountHint: "Its tokens are refused at once. Its tasks go on and stay in the project.",
     ofProject: "Tokens of this project ({{count, number}})",
     ofProjectHint: "Tokens of service accounts, and people's tokens that are limited to this project.",
+  },
   identity: {
     lead: "People sign in by an identity provider that speaks OpenID Connect. A new person gets an account without a role.",
     passwordsOn: "Passwords work, too. FERMI_LOCAL_ACCOUNTS=0 switches them off.",

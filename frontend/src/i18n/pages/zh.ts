@@ -71,6 +71,7 @@ export const zh = {
     deleteAccountHint: "它的令牌立即失效；它的任务继续运行，并留在项目中。",
     ofProject: "本项目的令牌（{{count, number}}）",
     ofProjectHint: "服务账号的令牌，以及成员仅限本项目的令牌。",
+  },
   identity: {
     lead: "用户通过支持 OpenID Connect 的身份提供方登录。新用户的账号没有任何角色。",
     passwordsOn: "密码登录仍然可用，设置 FERMI_LOCAL_ACCOUNTS=0 可将其停用。",
