@@ -68,7 +68,7 @@ def no_fault_of_ours(context: Any, response: Response, case: Any) -> None:
 
 def no_breach_accepted(context: Any, response: Response, case: Any) -> None:
     """What breaks the document is refused; a preview refuses in `problems`, beside what it can show."""
-    if response.status_code != 200 or not (case.path.endswith("/preview") and response.json()["data"]["problems"]):
+    if response.status_code != 200 or not (case.path.endswith("/preview") and response.json()["data"].get("problems")):
         negative_data_rejection(context, response, case)
 
 
