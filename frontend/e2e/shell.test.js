@@ -43,7 +43,7 @@ test("every page is in the navigation in both languages", async () => {
   await open("/zones");
   await page.getByText("北京可用区A").waitFor();
   for (const language of ["English", "中文"]) {
-    for (const width of [768, 1024, 1280, 1360, 1440]) {
+    for (const width of [768, 1024, 1280, 1360, 1440, 1480]) {
       await page.setViewportSize({ width, height: 900 });
       const entries = page.locator("header nav").locator("a:visible, summary:visible");
       const { hidden, lines } = await entries.evaluateAll((all) => {

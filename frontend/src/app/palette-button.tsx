@@ -56,12 +56,12 @@ export function PaletteButton() {
       <Button
         size="sm"
         aria-keyshortcuts="Control+K Meta+K"
-        className="max-lg:border-0 max-lg:px-2 lg:gap-2 lg:text-muted xl:max-[85rem]:border-0 xl:max-[85rem]:px-2"
+        className="max-lg:border-0 max-lg:px-2 lg:gap-2 lg:text-muted xl:max-[92rem]:border-0 xl:max-[92rem]:px-2"
         onClick={() => setShown("palette")}
       >
         <Search />
-        <span className="font-normal max-lg:sr-only xl:max-[85rem]:sr-only">{t("palette.open")}</span>
-        <kbd aria-hidden className="hidden font-sans text-xs lg:inline xl:max-[85rem]:hidden">
+        <span className="font-normal max-lg:sr-only xl:max-[92rem]:sr-only">{t("palette.open")}</span>
+        <kbd aria-hidden className="hidden font-sans text-xs lg:inline xl:max-[92rem]:hidden">
           {PALETTE_KEYS}
         </kbd>
       </Button>

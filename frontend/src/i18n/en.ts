@@ -30,7 +30,7 @@ export const en: Translation = {
     sweeps: "Sweeps",
     templates: "Templates",
     schedules: "Schedules",
-    group: { repeat: "Repeat", machines: "Machines", data: "Data", administration: "Administration" },
+    group: { repeat: "Repeat", machines: "Machines", data: "Data", administration: "Admin" },
     people: "People",
     preflights: "Pre-flight",
     settingsOf: "Settings: {{name}}",
