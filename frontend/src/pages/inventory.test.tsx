@@ -145,7 +145,17 @@ test("models and zones are listed", async () => {
 });
 
 test("a token is shown once, and revoked after a question", async () => {
-  const token = { id: "t-1", name: "ci", createdAt: "2026-11-21T05:00:00Z", expiresAt: null };
+  const token = {
+    id: "t-1",
+    name: "ci",
+    createdAt: "2026-11-21T05:00:00Z",
+    expiresAt: null,
+    scopes: null,
+    projects: null,
+    tasks: null,
+    lastUsedAt: null,
+    lastUsedFrom: "",
+  };
   const revoked = vi.fn(() => respondWith(null));
   platformHandlers.use(
     http.get(apiUrl("/tokens"), () => respondWithList(token)),
@@ -157,7 +167,8 @@ test("a token is shown once, and revoked after a question", async () => {
   await userEvent.type(within(await screen.findByRole("dialog")).getByLabelText("用途"), "ci");
   await userEvent.click(screen.getByRole("button", { name: "创建" }));
   await screen.findByText("fermi_secret");
-  await userEvent.click(screen.getByRole("button", { name: "撤销" }));
+  await userEvent.keyboard("{Escape}");
+  await userEvent.click(await screen.findByRole("button", { name: "撤销" }));
   expect(revoked).not.toHaveBeenCalled();
   await userEvent.click(within(await screen.findByRole("alertdialog")).getByRole("button", { name: "撤销" }));
   await waitFor(() => expect(revoked).toHaveBeenCalledTimes(1));
