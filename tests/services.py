@@ -203,7 +203,7 @@ class Redis:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self._port = probe.getsockname()[1]
         self._command = [program, "--port", str(self._port), "--bind", "127.0.0.1", "--save", ""]
-        self._command += ["--appendonly", "no", "--dir", str(home)]
+        self._command += ["--appendonly", "no", "--dir", str(home), "--databases", "64"]
         self.url = f"redis://127.0.0.1:{self._port}/0"
         self.start()
 

@@ -26,7 +26,7 @@ else:
     os.environ.pop("REDIS_URL", None)
 
 from server.settings import *  # noqa: E402, F403
-from server.settings import DATA_DIR, DATABASES  # noqa: E402
+from server.settings import CACHES, DATA_DIR, DATABASES  # noqa: E402
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
@@ -34,6 +34,9 @@ RATE_LIMIT = RATE_LIMIT_ANONYMOUS = 0  # tests/api/test_rate_limits.py sets them
 
 if POSTGRES:
     DATABASES["default"]["OPTIONS"].pop("pool")  # a pool would keep the test database open when it is dropped
+    # Tests empty the cache: each test process has one of its own, apart from those of platforms (`services.separate`).
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 48
+    CACHES["default"]["LOCATION"] = f"{os.environ['REDIS_URL'].rsplit('/', 1)[0]}/{16 + worker}"
 else:
     DATABASES["default"]["TEST"] = {"NAME": str(Path(DATA_DIR) / "test.sqlite3")}
     CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
