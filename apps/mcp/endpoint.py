@@ -24,6 +24,7 @@ from apps.common.errors import ApiError
 from apps.common.open_connections import ConnectionLimit
 from apps.mcp.api.authentication import TokenUser, authenticate
 from apps.mcp.in_process import InProcessCaller
+from apps.oauth.addresses import make_challenge
 from fermi.mcp.caller import Caller
 from fermi.mcp.server import find_version, make_server
 
@@ -58,7 +59,8 @@ class McpEndpoint:
         except ApiError as error:
             headers = [(b"x-request-id", given.encode())]
             if error.status == 401:
-                headers.append((b"www-authenticate", build_challenge(scope).encode()))
+                request, _ = self._handler.create_request(scope, BytesIO())
+                headers.append((b"www-authenticate", make_challenge(request).encode()))
             if error.status == 405:
                 headers.append((b"allow", b"POST"))
             await send_error(scope, send, error, headers)
@@ -119,11 +121,3 @@ def _is_own_origin(origin: str, host: str) -> bool:
     except ValueError:
         return False
     return (found.scheme in ("http", "https") and found.netloc == host) or origin in settings.CSRF_TRUSTED_ORIGINS
-
-
-def build_challenge(scope: Mapping[str, Any]) -> str:
-    """Return the WWW-Authenticate header of an answer without a valid token. Where an authorization server is set up,
-    the place of its metadata (`resource_metadata`, RFC 9728) belongs into it."""
-    return (
-        'Bearer realm="fermi", error="invalid_token"' if get_header(scope, b"authorization") else 'Bearer realm="fermi"'
-    )

@@ -28,11 +28,11 @@ def is_own_address(request: HttpRequest, address: str) -> bool:
         return False
 
 
-def make_challenge(request: HttpRequest, path: str = "/mcp", *, scope: str = "") -> str:
+def make_challenge(request: HttpRequest, path: str = "/mcp") -> str:
     """Return the value of `WWW-Authenticate` for an answer 401 of the resource at `path`: clients find from it where to
-    sign in (RFC 9728). `scope`: with 403, what the token lacks."""
-    where = f'Bearer resource_metadata="{get_origin(request)}{RESOURCE_METADATA_PATH}{path}"'
-    return f'{where}, error="insufficient_scope", scope="{scope}"' if scope else where
+    sign in (RFC 9728), and that a token which they sent is not valid (RFC 6750)."""
+    where = f'Bearer realm="fermi", resource_metadata="{get_origin(request)}{RESOURCE_METADATA_PATH}{path}"'
+    return f'{where}, error="invalid_token"' if request.headers.get("Authorization") else where
 
 
 def describe_server(request: HttpRequest, scopes: list[str]) -> dict[str, Any]:
