@@ -58,9 +58,14 @@ def propose_request(purse: Purse, draft: Draft) -> ApiError:
                 found = _store_proposal(purse, draft, digest)
         except IntegrityError:  # the same request came twice at the same time
             found = open_ones.get(digest=digest)
-    error = ApiError(403, "PURSE_EXCEEDED", proposal=found.pk, address=f"/agents?proposal={found.pk}")
+    error = ApiError(403, "PURSE_EXCEEDED", proposal=found.pk, address=get_address(found.pk))
     error.problems += [selectors.build_problem(one) for one in found.beyond]
     return error
+
+
+def get_address(proposal: str) -> str:
+    """Return where a proposal is read, and below which it is approved or declined."""
+    return f"/api/v1/proposals/{proposal}"
 
 
 def _store_proposal(purse: Purse, draft: Draft, digest: str) -> Proposal:
@@ -84,8 +89,9 @@ def _store_proposal(purse: Purse, draft: Draft, digest: str) -> Proposal:
     )
     audit.record_event(user, "proposal.create", made.pk, project=draft.project, operation=draft.operation)
     told = {"agent": purse.agent or purse.token.name, "operation": draft.operation}
-    link = f"/agents?proposal={made.pk}"
-    open_incident("proposal", made.pk, "NOTICE_PROPOSAL", told, project=draft.project, owner=user.pk, link=link)
+    open_incident(
+        "proposal", made.pk, "NOTICE_PROPOSAL", told, project=draft.project, owner=user.pk, link=get_address(made.pk)
+    )
     return made
 
 
