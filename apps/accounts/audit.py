@@ -13,7 +13,7 @@ def record_event(
     """Store one event. `action` is `<thing>.<verb>`, `target` the id of what was acted on, `data` the details. `actor`
     None means the platform itself. Never put a secret in `data`."""
     rights = getattr(actor, "token_rights", None)
-    AuditEvent.objects.create(
+    event = AuditEvent(
         actor_id=actor.pk if actor else None,
         project_id=project.pk if isinstance(project, Project) else project,
         action=action,
@@ -24,3 +24,5 @@ def record_event(
         token_name=rights.name if rights else "",
         address=request_id.get_client_address(),
     )
+    event.token_has_scopes = rights is not None and rights.scopes is not None
+    event.save(force_insert=True)

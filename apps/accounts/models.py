@@ -138,7 +138,10 @@ class SignInLink(models.Model):
 
 class AuditEvent(models.Model):
     """An action, who did it and in which request. `token`, `token_name`: the token that the request came with;
-    `address`: where it came from. Rows are only added."""
+    `address`: where it came from. Rows are only added. `token_has_scopes`: whether that token is one of scopes, for
+    receivers of the signal that the row is stored; not stored itself."""
+
+    token_has_scopes = False
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)

@@ -44,8 +44,10 @@ def connect_check() -> None:
 
 
 def check_created_task(sender: Any, instance: AuditEvent, created: bool, **kwargs: Any) -> None:
-    """Check a task that was stored in this transaction. Raises PurseExceededError, which rolls it back."""
-    if not created or not instance.token or instance.action != "task.create":
+    """Check a task that was stored in this transaction. Raises PurseExceededError, which rolls it back.
+
+    A token with a purse always has scopes, so that others cost no query."""
+    if not created or not instance.token_has_scopes or instance.action != "task.create":
         return
     purse = (
         Purse.objects.select_for_update(of=("self",)).select_related("token__user").filter(pk=instance.token).first()
