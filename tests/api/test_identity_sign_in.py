@@ -12,7 +12,7 @@ from apps.accounts.encryption import encrypt_value
 from apps.accounts.models import User
 from apps.common.clock import now
 from apps.identity.models import IdentityProvider
-from apps.identity.oidc import id_token
+from apps.identity.oidc import signed_token
 from tests.fakes.openid import OpenIdServer, serve_openid
 
 pytestmark = pytest.mark.database
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.database
 
 @pytest.fixture
 def server() -> Iterator[OpenIdServer]:
-    id_token.cache.fetched.clear()
+    signed_token.cache.clear()
     with serve_openid() as running:
         yield running
 
