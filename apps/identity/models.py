@@ -2,12 +2,15 @@
 
     IdentityProvider ── allauth's SocialAccount(provider=<its id>, uid=…) ── User
 
-        └── ProviderSession(sid=…): a session that began by the provider
+        │                         └── ProviderGrant: a refresh token, to ask whether the provider still vouches
+        ├── ProviderSession(sid=…): a session that began by the provider
+        └── ProviderRecheck: when the provider is asked next
 
 allauth reads them through `apps.identity.adapter`; its own table of applications stays empty, because it would store
 their secrets as plain text.
 """
 
+from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
@@ -82,3 +85,23 @@ class UsedLogoutToken(models.Model):
 
     digest = models.CharField(primary_key=True, max_length=64)
     expires_at = models.DateTimeField(db_index=True)
+
+
+class ProviderGrant(models.Model):
+    """A refresh token, encrypted. `due_at`: when it is used next. `is_pending`: it was sent, and the answer to that is
+    not known, so that the provider may have replaced it."""
+
+    account = models.OneToOneField(SocialAccount, on_delete=models.CASCADE, primary_key=True, related_name="+")
+    refresh_token = models.TextField()
+    due_at = models.DateTimeField(db_index=True)
+    is_pending = models.BooleanField(default=False)
+
+
+class ProviderRecheck(models.Model):
+    """When a provider's grants are looked through next. `failures`: in a row, since `silent_since`."""
+
+    provider = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
+    due_at = models.DateTimeField()
+    failures = models.PositiveIntegerField(default=0)
+    silent_since = models.DateTimeField(null=True)
+    error = models.CharField(max_length=500, blank=True)

@@ -2,7 +2,21 @@
 
 from celery import shared_task
 
-from apps.identity import provider_sessions
+from apps.common import wakeups
+from apps.identity import provider_sessions, recheck
+
+
+@shared_task(name="identity.sweep", ignore_result=True)
+def recheck_due_providers() -> None:
+    """Have each provider with due grants asked, in a message of its own: one that is slow makes no other wait."""
+    for provider in recheck.list_due_providers():
+        wakeups.enqueue_task("identity.recheck", provider)
+
+
+@shared_task(name="identity.recheck", ignore_result=True)
+def recheck_provider(provider_id: str) -> None:
+    """Renew the due grants of one provider."""
+    recheck.recheck_provider(provider_id)
 
 
 @shared_task(name="identity.forget", ignore_result=True)

@@ -67,8 +67,8 @@ BOUNDED = {
 ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "agents.Purse", "clusters.Lease", "clusters.PortLease", "common.Written",
     "directory.KeptRole", "directory.RuleAdministrator", "environments.MemoryLook", "environments.Standby",
-    "files.LibraryCache", "files.Outputs", "identity.ProviderSession",
-    "mlflow.MetricValue", "mlflow.RunEntry", "mlflow.RunMetric",
+    "files.LibraryCache", "files.Outputs", "identity.ProviderGrant", "identity.ProviderRecheck",
+    "identity.ProviderSession", "mlflow.MetricValue", "mlflow.RunEntry", "mlflow.RunMetric",
     "oauth.GrantToken", "runs.Run", "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits",
     "templates.ScheduleRun", "tensorboard.TensorBoard", "training.DiagnosisRules", "training.Drill",
     "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor",

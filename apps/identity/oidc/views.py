@@ -12,6 +12,7 @@ from django.views.decorators.http import require_GET
 
 from apps.identity.adapter import redirect_refused
 from apps.identity.errors import SignInError
+from apps.identity.grants import encrypt_grant
 from apps.identity.oidc.description import fetch_json, read_description
 from apps.identity.oidc.id_token import verify_id_token
 from apps.identity.paths import make_callback_url
@@ -61,6 +62,7 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
             if not isinstance(info, dict) or info.get("sub") != claims["sub"]:
                 raise SignInError("IDENTITY_USERINFO_OTHER")
             data["userinfo"] = info
+        token.token, token.token_secret = "", encrypt_grant(kwargs["response"], app.settings)
         login = self.get_provider().sociallogin_from_response(request, data)
         if self.state.get("test"):
             show_claims(request, login)
