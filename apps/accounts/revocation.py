@@ -1,5 +1,6 @@
 """The end of a person's access: sessions, tokens, and what was opened with them. Training goes on."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from allauth.usersessions.models import UserSession
@@ -46,6 +47,17 @@ def end_access(
         actor, "access.end", user.username, project=project, reason=reason, sessions=ended.sessions, tokens=ended.tokens
     )
     return ended
+
+
+@transaction.atomic
+def end_sessions(user: User, keys: Collection[str], reason: str, *, actor: AnyUser | None = None) -> int:
+    """End some sessions of a user, by their keys, and return how many were valid. Connections into environments end
+    within `apps.proxy.access_watch.CHECK_SECONDS`; tasks and tokens go on. `reason`: a word for the audit trail."""
+    _, deleted = Session.objects.filter(pk__in=keys, expire_date__gt=now()).delete()
+    UserSession.objects.filter(user_id=user.pk, session_key__in=keys).delete()
+    count = deleted.get("sessions.Session", 0)
+    audit.record_event(actor, "session.end", user.username, reason=reason, sessions=count)
+    return count
 
 
 def _end_sessions(user: User) -> int:

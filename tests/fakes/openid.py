@@ -1,6 +1,7 @@
 """An OpenID Connect provider on loopback. It refuses what a real one refuses: a code twice, another redirect address, a
-wrong secret, a PKCE verifier that does not fit. `python -m tests.fakes.openid` serves one for a browser's tests, which
-signs everybody in at once, and prints its address."""
+wrong secret, a PKCE verifier that does not fit, a refresh token that was replaced, or of a person who has left.
+`python -m tests.fakes.openid` serves one for a browser's tests, which signs everybody in at once, and prints its
+address; `POST /control` with JSON changes `claims`, or sends a logout token (`logout`: where to)."""
 
 import base64
 import hashlib
@@ -8,6 +9,7 @@ import json
 import secrets
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 @dataclass
 class OpenIdServer:
-    """`claims`: of the person who signs in next; None removes one. `token`: in place of a signed one."""
+    """`claims`: of the person who signs in next; None removes one. `left`: subjects whose refresh tokens are refused.
+    `failure`: status of all answers of the token endpoint. `renews_id_token`: whether a refreshed answer has one."""
 
     url: str = ""
     client_id: str = "fermi"
@@ -31,6 +34,12 @@ class OpenIdServer:
     algorithm: str = "RS256"
     names_issuer: bool = False
     key_requests: int = 0
+    left: set[str] = field(default_factory=set)
+    failure: int = 0
+    renews_id_token: bool = True
+    refreshes: int = 0
+    sid: str = ""
+    refresh_tokens: dict[str, str] = field(default_factory=dict)
     codes: dict[str, dict[str, str]] = field(default_factory=dict)
     key: rsa.RSAPrivateKey = field(init=False)
     kid: str = field(init=False)
@@ -60,6 +69,8 @@ class OpenIdServer:
             "userinfo_endpoint": f"{self.url}/userinfo",
             "jwks_uri": f"{self.url}/keys",
             "token_endpoint_auth_methods_supported": ["client_secret_post"],
+            "backchannel_logout_supported": True,
+            "backchannel_logout_session_supported": True,
             "authorization_response_iss_parameter_supported": self.names_issuer,
         }
 
@@ -78,6 +89,8 @@ class OpenIdServer:
         return jwt.encode(kept, signer, algorithm=algorithm, headers={"kid": kid or self.kid})
 
     def exchange(self, form: dict[str, str]) -> dict[str, Any] | None:
+        if form.get("grant_type") == "refresh_token":
+            return self.refresh(form)
         asked = self.codes.pop(form.get("code", ""), None)
         digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(digest).decode().rstrip("=")
@@ -85,12 +98,60 @@ class OpenIdServer:
             return None
         if form.get("redirect_uri") != asked["redirect_uri"]:
             return None
+        self.sid = secrets.token_hex(8)
+        answer = self.answer_with_tokens(nonce=asked["nonce"])
+        if "offline_access" in asked["scope"].split():
+            answer["refresh_token"] = self.make_refresh_token(str(self.claims.get("sub")))
+        return answer
+
+    def refresh(self, form: dict[str, str]) -> dict[str, Any] | None:
+        subject = self.refresh_tokens.pop(form.get("refresh_token", ""), None)
+        if subject is None or subject in self.left or form.get("client_secret") != self.secret:
+            return None
+        self.refreshes += 1
+        answer = self.answer_with_tokens()
+        if not self.renews_id_token:
+            del answer["id_token"]
+        return {**answer, "refresh_token": self.make_refresh_token(subject)}
+
+    def make_refresh_token(self, subject: str) -> str:
+        token = secrets.token_hex(8)
+        self.refresh_tokens[token] = subject
+        return token
+
+    def answer_with_tokens(self, **claims: Any) -> dict[str, Any]:
         now = int(time.time())
-        standard = {"iss": self.url, "aud": self.client_id, "iat": now, "exp": now + 60, "nonce": asked["nonce"]}
-        claims = {key: value for key, value in {**standard, **self.claims}.items() if value is not None}
-        key: Any = {"none": None, "HS256": self.secret}.get(self.algorithm, self.key)
-        token = jwt.encode(claims, key, algorithm=self.algorithm, headers={"kid": self.kid})
+        standard = {"iss": self.url, "aud": self.client_id, "iat": now, "exp": now + 60, "sid": self.sid}
+        token = self.sign({**standard, **claims, **self.claims})
         return {"access_token": "access", "token_type": "Bearer", "id_token": token}
+
+    def make_logout_token(self, kind: str | None = "logout+jwt", **claims: Any) -> str:
+        """Return a logout token about the session `sid` of the person; None removes a claim."""
+        now = int(time.time())
+        standard = {
+            "iss": self.url,
+            "aud": self.client_id,
+            "iat": now,
+            "exp": now + 120,
+            "jti": secrets.token_hex(8),
+            "events": {"http://schemas.openid.net/event/backchannel-logout": {}},
+            "sub": self.claims["sub"],
+            "sid": self.sid,
+        }
+        return self.sign({**standard, **claims}, kind)
+
+    def sign(self, claims: dict[str, Any], kind: str | None = "JWT") -> str:
+        key: Any = {"none": None, "HS256": self.secret}.get(self.algorithm, self.key)
+        given = {name: value for name, value in claims.items() if value is not None}
+        return jwt.encode(given, key, algorithm=self.algorithm, headers={"kid": self.kid, "typ": kind})
+
+    def control(self, changes: dict[str, Any]) -> None:
+        """Do what an administrator of the provider does."""
+        self.claims |= changes.get("claims", {})
+        self.left |= set(changes.get("left", ()))
+        if "logout" in changes:
+            body = urlencode({"logout_token": self.make_logout_token()}).encode()
+            urllib.request.urlopen(changes["logout"], body, timeout=10).close()
 
 
 @contextmanager
@@ -114,6 +175,13 @@ def serve_openid() -> Iterator[OpenIdServer]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            if self.path == "/control":
+                provider.control(json.loads(body))
+                self.answer({"done": True})
+                return
+            if provider.failure:
+                self.answer({"error": "server_error"}, provider.failure)
+                return
             self.answer(provider.exchange({key: values[0] for key, values in parse_qs(body).items()}))
 
         def send_back(self, address: str) -> None:
@@ -122,9 +190,9 @@ def serve_openid() -> Iterator[OpenIdServer]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def answer(self, data: dict[str, Any] | None) -> None:
+        def answer(self, data: dict[str, Any] | None, status: int = 200) -> None:
             content = json.dumps(data or {"error": "invalid_grant"}).encode()
-            self.send_response(200 if data else 400)
+            self.send_response(status if data else 400)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -26,3 +26,15 @@ def _check_parties(claims: Mapping[str, Any], client_id: str) -> None:
     audience, party = claims["aud"], claims.get("azp")
     if (isinstance(audience, list) and len(audience) > 1 and party is None) or party not in (None, client_id):
         raise SignInError("IDENTITY_AUDIENCE", "azp")
+
+
+def verify_renewed_token(
+    token: Any, *, issuer: str, client_id: str, subject: str, keys_url: str, fetch: FetchKeys
+) -> dict[str, Any]:
+    """Return the claims of an ID token that came with a renewed access token (section 12.2): about the same person, and
+    without a sign-in's nonce. Raises SignInError and requests.RequestException."""
+    claims = verify_token(token, issuer=issuer, audience=client_id, keys_url=keys_url, fetch=fetch)
+    _check_parties(claims, client_id)
+    if claims["sub"] != subject:
+        raise SignInError("IDENTITY_USERINFO_OTHER", "sub of a renewed ID token")
+    return claims

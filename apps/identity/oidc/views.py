@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import requests
-from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.models import SocialApp, SocialLogin, SocialToken
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
@@ -14,13 +12,12 @@ from django.views.decorators.http import require_GET
 
 from apps.identity.adapter import redirect_refused
 from apps.identity.errors import SignInError
+from apps.identity.grants import encrypt_grant
+from apps.identity.oidc.description import fetch_json, read_description
 from apps.identity.oidc.id_token import verify_id_token
 from apps.identity.paths import make_callback_url
 from apps.identity.selectors import find_configuration
 from apps.identity.trial import show_claims
-
-WELL_KNOWN = "/.well-known/openid-configuration"
-ENDPOINTS = ("issuer", "authorization_endpoint", "token_endpoint", "jwks_uri")
 
 
 class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
@@ -32,14 +29,7 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
     def openid_config(self) -> dict[str, Any]:
         """Return the provider's description of itself. Raises SignInError and requests.RequestException."""
         if not hasattr(self, "_openid_config"):
-            server_url = self.get_provider().server_url
-            config = fetch_json(server_url)
-            for key in ENDPOINTS:
-                if not isinstance(config.get(key), str):
-                    raise SignInError("IDENTITY_DISCOVERY", f"{key} is missing at {server_url}")
-            if config["issuer"].rstrip("/") != server_url.partition(WELL_KNOWN)[0].rstrip("/"):
-                raise SignInError("IDENTITY_DISCOVERY", f"the issuer of {server_url} is {config['issuer'][:200]}")
-            self._openid_config = config
+            self._openid_config = read_description(self.get_provider().server_url)
         return self._openid_config
 
     def get_callback_url(self, request: HttpRequest, app: SocialApp) -> str:
@@ -72,6 +62,7 @@ class OpenIdAdapter(OpenIDConnectOAuth2Adapter):
             if not isinstance(info, dict) or info.get("sub") != claims["sub"]:
                 raise SignInError("IDENTITY_USERINFO_OTHER")
             data["userinfo"] = info
+        token.token, token.token_secret = "", encrypt_grant(kwargs["response"], app.settings)
         login = self.get_provider().sociallogin_from_response(request, data)
         if self.state.get("test"):
             show_claims(request, login)
@@ -106,14 +97,3 @@ def complete_sign_in(request: HttpRequest, provider_id: str) -> HttpResponseBase
         return redirect_refused(request, "IDENTITY_PROVIDER_UNKNOWN")
     except (KeyError, ValueError, TypeError) as error:  # an answer of another shape than the standard's
         return redirect_refused(request, "IDENTITY_ANSWER", f"{type(error).__name__} at {provider_id}")
-
-
-def fetch_json(url: str) -> dict[str, Any]:
-    """Return the object at an address. Raises requests.RequestException."""
-    with get_adapter().get_requests_session() as session:
-        response = session.get(url)
-        response.raise_for_status()
-        data = response.json()
-    if not isinstance(data, dict):
-        raise requests.RequestException(f"{url} answers no object")
-    return data

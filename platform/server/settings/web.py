@@ -70,6 +70,7 @@ ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 LOCAL_ACCOUNTS = read_flag("FERMI_LOCAL_ACCOUNTS", default=True)
 EXCHANGE_ISSUERS: list[str] = read_setting("FERMI_EXCHANGE_ISSUERS")
+IDENTITY_RECHECK_SECONDS: int = read_setting("FERMI_IDENTITY_RECHECK_SECONDS")  # 0: never
 SOCIALACCOUNT_ADAPTER = "apps.identity.adapter.SocialAccountAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]

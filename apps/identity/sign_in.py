@@ -1,0 +1,24 @@
+"""Stores what later ends a session that begins by a provider."""
+
+from typing import Any
+
+from allauth.account.signals import user_logged_in
+from django.contrib.auth.signals import user_logged_out
+from django.dispatch import receiver
+
+from apps.accounts.models import User
+from apps.identity import grants, provider_sessions
+
+
+@receiver(user_logged_in)
+def record_sign_in(request: Any, user: User, **values: Any) -> None:
+    """Store the session and the grant of a sign-in that was let in: the signal is sent after the second factor."""
+    login = values.get("sociallogin")
+    if login is not None:
+        provider_sessions.begin_session(request, user, login.account)
+        grants.store_grant(login)
+
+
+@receiver(user_logged_out)
+def record_sign_out(request: Any, **values: Any) -> None:
+    provider_sessions.delete_row(request)

@@ -1,0 +1,26 @@
+"""Celery tasks. Losing a message loses nothing: the next one does the same."""
+
+from celery import shared_task
+
+from apps.common import wakeups
+from apps.identity import provider_sessions, recheck
+
+
+@shared_task(name="identity.sweep", ignore_result=True)
+def recheck_due_providers() -> None:
+    """Have each provider with due grants asked, in a message of its own: one that is slow makes no other wait."""
+    for provider in recheck.list_due_providers():
+        wakeups.enqueue_task("identity.recheck", provider)
+
+
+@shared_task(name="identity.recheck", ignore_result=True)
+def recheck_provider(provider_id: str) -> None:
+    """Renew the due grants of one provider."""
+    recheck.recheck_provider(provider_id)
+
+
+@shared_task(name="identity.forget", ignore_result=True)
+def delete_expired() -> None:
+    """Delete rows of sessions that are over, and logout tokens that are too old to be accepted."""
+    provider_sessions.delete_expired_rows()
+    provider_sessions.delete_expired_tokens()
