@@ -31,6 +31,10 @@ class ProviderKind(models.TextChoices):
     LDAP = "ldap"
 
 
+VENDOR_KINDS = frozenset((ProviderKind.FEISHU, ProviderKind.LARK, ProviderKind.DINGTALK, ProviderKind.WECOM))
+"""Vendors whose sign-in is no OpenID Connect (`apps.identity.vendors`)."""
+
+
 class IdentityProvider(models.Model):
     """A provider that an administrator set up. `id` is part of the address that it sends people back to, so it never
     changes; `name` is on its button. `secret` is encrypted (`apps.accounts.encryption`). `settings`: by kind

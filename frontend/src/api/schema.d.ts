@@ -6299,7 +6299,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik";
+        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "feishu" | "lark" | "dingtalk" | "wecom";
         IdentityProviderLink: {
             username: string;
             uid: string;

@@ -1021,7 +1021,17 @@ class HourlyPrice(TypedDict):
 
 
 IdentityProviderKind: TypeAlias = Literal[
-    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik"
+    "openid_connect",
+    "google",
+    "gitlab",
+    "microsoft",
+    "okta",
+    "keycloak",
+    "authentik",
+    "feishu",
+    "lark",
+    "dingtalk",
+    "wecom",
 ]
 
 
