@@ -17,7 +17,8 @@ from django.http import HttpRequest, HttpResponseRedirect
 from apps.identity.configuration import ALLAUTH_PROVIDERS, ProviderConfiguration
 from apps.identity.errors import SignInError
 from apps.identity.http import ProviderSession
-from apps.identity.selectors import list_configurations
+from apps.identity.issuers import accept_issuer
+from apps.identity.selectors import find_configuration, list_configurations
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,14 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         return True  # pre_social_login has decided
+
+    def populate_user(self, request: HttpRequest, sociallogin: SocialLogin, data: dict[str, Any]) -> Any:
+        """Fill in a new account. allauth calls it before it looks any account up, so it refuses here a provider whose
+        links mean the people of another issuer."""
+        configuration = find_configuration(sociallogin.account.provider, enabled=None)
+        if configuration is None or not accept_issuer(configuration):
+            _refuse(request, "IDENTITY_ISSUER_CHANGED")
+        return super().populate_user(request, sociallogin, data)
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
         """Refuse whom the provider's settings do not let in. Nobody gets into an existing account by an address that

@@ -54,3 +54,14 @@ class IdentityProvider(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class LinkedIssuer(models.Model):
+    """Whose people the links of a provider mean (`apps.identity.issuers`). `provider`: its id, in the table or in the
+    environment."""
+
+    provider = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
+    issuer = models.TextField()
+
+    def __str__(self) -> str:
+        return self.provider

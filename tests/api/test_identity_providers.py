@@ -122,6 +122,27 @@ def test_linked_accounts_are_not_opened_to_the_people_of_another_issuer(
     assert admin.patch("/identity-providers/company", {"settings": settings}).status == 200
 
 
+def test_the_organisation_that_wecom_names_stays_while_accounts_are_linked(admin: Api, owner: Api) -> None:
+    admin.post("/identity-providers", {**BODY, "kind": "wecom", "settings": {"agent_id": "1"}})
+    admin.post("/identity-providers/company/links", {"username": "owner", "uid": "u-1"})
+    assert admin.patch("/identity-providers/company", {"clientId": "another"}).error == "IDENTITY_LINKED"
+    assert admin.patch("/identity-providers/company", {"settings": {"agent_id": "2"}}).status == 200
+
+
+def test_a_provider_of_the_environment_that_names_another_issuer_keeps_its_links_closed(
+    admin: Api, owner: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERMI_OIDC_URL", "https://sso.example.org")
+    monkeypatch.setenv("FERMI_OIDC_CLIENT_ID", "fermi")
+    link = {"username": "owner", "uid": "u-1"}
+    assert admin.post("/identity-providers/sso/links", link).status == 201
+    monkeypatch.setenv("FERMI_OIDC_URL", "https://another.example.org")
+    refused = admin.post("/identity-providers/sso/links", {**link, "uid": "u-2"})
+    assert (refused.status, refused.error) == (409, "IDENTITY_ISSUER_CHANGED")
+    assert admin.delete("/identity-providers/sso/links").data == {"deleted": 1}
+    assert admin.post("/identity-providers/sso/links", link).status == 201
+
+
 def test_a_deleted_provider_leaves_no_link_to_one_that_gets_its_id(admin: Api, owner: Api) -> None:
     admin.post("/identity-providers", BODY)
     admin.post("/identity-providers/company/links", {"username": "owner", "uid": "u-1"})

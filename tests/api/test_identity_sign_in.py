@@ -341,6 +341,23 @@ def test_the_sign_in_page_learns_why_a_sign_in_was_refused(client: Client, db: N
         assert client.get("/api/v1/auth/providers", {"error": written}).json()["data"]["refusal"] is None
 
 
+def test_a_provider_of_the_environment_opens_no_account_that_another_issuer_knew(
+    client: Client, db: None, server: OpenIdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERMI_OIDC_URL", server.url)
+    monkeypatch.setenv("FERMI_OIDC_CLIENT_ID", server.client_id)
+    monkeypatch.setenv("FERMI_OIDC_CLIENT_SECRET", server.secret)
+    assert sign_in(client, server) == "/tasks?page=2"
+    before = SocialAccount.objects.get().extra_data
+    with serve_openid() as other:
+        monkeypatch.setenv("FERMI_OIDC_URL", other.url)
+        other.claims["groups"] = ["administrators"]
+        assert get_refusal(sign_in(Client(), other)) == "IDENTITY_ISSUER_CHANGED"
+    assert SocialAccount.objects.get().extra_data == before
+    monkeypatch.setenv("FERMI_OIDC_URL", server.url)
+    assert sign_in(Client(), server) == "/tasks?page=2"
+
+
 def test_an_account_with_a_second_factor_is_not_signed_in_by_the_provider_alone(
     client: Client, server: OpenIdServer, provider: IdentityProvider
 ) -> None:

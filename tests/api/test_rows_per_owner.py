@@ -76,7 +76,8 @@ ONE_FOR_EACH_OTHER_ROW = {
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
     "code.Blob", "common.ClockJump", "directory.GroupProject", "directory.RoleRule", "environments.Event",
-    "environments.Gpu", "environments.Run", "identity.IdentityProvider", "notices.Delivery", "notices.Incident",
+    "environments.Gpu", "environments.Run", "identity.IdentityProvider", "identity.LinkedIssuer", "notices.Delivery",
+    "notices.Incident",
     "notices.Item", "overview.Hour", "runs.Position", "scheduling.Price", "scheduling.Usage", "sweeps.Trial",
     "telemetry.Block", "training.Attempt", "training.AttemptFacts", "training.Checkpoint", "training.Event",
     "training.FactSet", "training.Finding", "training.LogCursor", "training.LogPattern", "training.MetricBlock",
