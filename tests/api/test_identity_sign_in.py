@@ -274,6 +274,27 @@ def test_a_provider_may_let_in_only_verified_addresses_of_some_domains(client: C
     assert EmailAddress.objects.get().verified
 
 
+def test_an_address_of_a_domain_at_google_is_no_membership_of_its_organisation(
+    client: Client, server: OpenIdServer
+) -> None:
+    make_provider("sso", server, allowed_domains=["example.org"])
+    IdentityProvider.objects.update(kind="google")
+    server.claims |= {"email": "ada@example.org", "email_verified": True}
+    server.userinfo = {"hd": "example.org"}
+    for organisation in (None, "elsewhere.net"):
+        server.claims["hd"] = organisation
+        assert get_refusal(sign_in(client, server)) == "IDENTITY_DOMAIN"
+    server.claims["hd"] = "example.org"
+    assert sign_in(client, server) == "/tasks?page=2"
+
+
+def test_the_issuer_of_many_tenants_is_no_issuer(client: Client, server: OpenIdServer) -> None:
+    make_provider("sso", server)
+    described = {**server.describe(), "issuer": "https://login.microsoftonline.com/{tenantid}/v2.0"}
+    server.describe = lambda: described  # type: ignore[method-assign]
+    assert get_refusal(start(client)) == "IDENTITY_DISCOVERY"
+
+
 def test_an_account_that_is_switched_off_stays_closed(
     client: Client, server: OpenIdServer, provider: IdentityProvider
 ) -> None:
