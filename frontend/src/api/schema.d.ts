@@ -6257,7 +6257,7 @@ export interface components {
             clientId: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, … */
             settings: {
                 [key: string]: unknown;
             };
@@ -7691,7 +7691,7 @@ export interface components {
             clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, … */
             settings?: {
                 [key: string]: unknown;
             };

@@ -1891,7 +1891,7 @@ class PatchedIdentityProviderChangeRequest(TypedDict):
     """
     settings: NotRequired[dict[str, Any]]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, …
     """
     enabled: NotRequired[bool]
     """
@@ -5222,7 +5222,7 @@ class IdentityProviderCreateRequest(TypedDict):
     """
     settings: dict[str, Any]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, …
     """
     enabled: NotRequired[bool]
     """
