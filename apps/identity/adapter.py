@@ -17,7 +17,9 @@ from django.http import HttpRequest, HttpResponseRedirect
 from apps.identity.configuration import ALLAUTH_PROVIDERS, ProviderConfiguration
 from apps.identity.errors import SignInError
 from apps.identity.http import ProviderSession
-from apps.identity.selectors import list_configurations
+from apps.identity.issuers import accept_issuer
+from apps.identity.models import ProviderKind
+from apps.identity.selectors import find_configuration, list_configurations
 
 log = logging.getLogger(__name__)
 
@@ -57,15 +59,22 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
         return True  # pre_social_login has decided
 
+    def populate_user(self, request: HttpRequest, sociallogin: SocialLogin, data: dict[str, Any]) -> Any:
+        """Fill in a new account. allauth calls it before it looks any account up, so it refuses here a provider whose
+        links mean the people of another issuer."""
+        configuration = find_configuration(sociallogin.account.provider, enabled=None)
+        if configuration is None or not accept_issuer(configuration):
+            _refuse(request, "IDENTITY_ISSUER_CHANGED")
+        return super().populate_user(request, sociallogin, data)
+
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
         """Refuse whom the provider's settings do not let in. Nobody gets into an existing account by an address that
         the provider names, unless its settings say so for verified ones."""
         settings = sociallogin.provider.app.settings
         if sociallogin.state.get("process", AuthProcess.LOGIN) != AuthProcess.LOGIN:
             _refuse(request, "IDENTITY_LINK_CLOSED")
-        verified = {one.email.rpartition("@")[2].lower() for one in sociallogin.email_addresses if one.verified}
         domains = {one.lower() for one in settings.get("allowed_domains", ())}
-        if domains and not domains & verified:
+        if domains and not domains & _list_domains(sociallogin):
             _refuse(request, "IDENTITY_DOMAIN")
         if sociallogin.is_existing:
             if not sociallogin.user.is_active:
@@ -86,6 +95,15 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
 
     def send_notification_mail(self, *args: Any, **kwargs: Any) -> None:
         """Send none: the platform has no mail server of its own."""
+
+
+def _list_domains(sociallogin: SocialLogin) -> set[str]:
+    """Return the domains that a person belongs to: those of verified addresses. Anybody can make a Google account with
+    an address of a domain while its mail reaches them, so there it is the organisation that the ID token names."""
+    if sociallogin.provider.app.settings.get("kind") == ProviderKind.GOOGLE:
+        organisation = sociallogin.account.extra_data["id_token"].get("hd")
+        return {organisation.lower()} if isinstance(organisation, str) else set()
+    return {one.email.rpartition("@")[2].lower() for one in sociallogin.email_addresses if one.verified}
 
 
 def make_app(configuration: ProviderConfiguration) -> SocialApp:

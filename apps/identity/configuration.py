@@ -14,6 +14,10 @@ ALLAUTH_PROVIDERS: Mapping[str, str] = {
     ProviderKind.OKTA: "openid_connect",
     ProviderKind.KEYCLOAK: "openid_connect",
     ProviderKind.AUTHENTIK: "openid_connect",
+    ProviderKind.FEISHU: "vendor_login",
+    ProviderKind.LARK: "vendor_login",
+    ProviderKind.DINGTALK: "vendor_login",
+    ProviderKind.WECOM: "vendor_login",
 }
 """The provider class of allauth by kind. `apps.identity.starts` lists the kinds that people can sign in by."""
 

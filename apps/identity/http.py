@@ -2,12 +2,15 @@
 
 import ipaddress
 import socket
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
 TIMEOUT_SECONDS = 5.0
+MAX_ANSWER_SECONDS = 15.0
 MAX_ANSWER_BYTES = 1 << 20
 LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 
@@ -18,7 +21,7 @@ class AddressRefusedError(requests.ConnectionError):
 
 class ProviderSession(requests.Session):
     """A session whose requests time out, follow no redirect, use no proxy of the environment's `.netrc`, and read at
-    most MAX_ANSWER_BYTES."""
+    most MAX_ANSWER_BYTES, for at most MAX_ANSWER_SECONDS."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,16 +32,28 @@ class ProviderSession(requests.Session):
         check_address(str(url))
         options.update(timeout=TIMEOUT_SECONDS, allow_redirects=False, stream=True)
         response = super().request(method, url, *args, **options)
-        content = bytearray()
-        for chunk in response.iter_content(65_536):
-            content += chunk
-            if len(content) > MAX_ANSWER_BYTES:
-                response.close()
-                raise requests.ConnectionError(f"more than {MAX_ANSWER_BYTES} bytes")
-        response._content = bytes(content)
+        response._content = _read_bounded(response, time.monotonic() + MAX_ANSWER_SECONDS)
         if response.is_redirect:
             raise requests.ConnectionError(f"status {response.status_code}: redirects are not followed")
         return response
+
+
+def _read_bounded(response: requests.Response, deadline: float) -> bytes:
+    """Return the body. Each read returns what has come, so that an answer in small pieces ends at the deadline, a time
+    of the monotonic clock. Raises requests.ConnectionError."""
+    content = bytearray()
+    try:
+        while chunk := response.raw.read1(65_536, decode_content=True):
+            content += chunk
+            if len(content) > MAX_ANSWER_BYTES:
+                raise requests.ConnectionError(f"more than {MAX_ANSWER_BYTES} bytes")
+            if time.monotonic() > deadline:
+                raise requests.ConnectionError(f"more than {MAX_ANSWER_SECONDS:.0f} seconds")
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.ConnectionError(type(error).__name__) from error
+    finally:
+        response.close()
+    return bytes(content)
 
 
 def check_address(url: str) -> None:

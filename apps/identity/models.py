@@ -37,6 +37,10 @@ class ProviderKind(models.TextChoices):
     LDAP = "ldap"
 
 
+VENDOR_KINDS = frozenset((ProviderKind.FEISHU, ProviderKind.LARK, ProviderKind.DINGTALK, ProviderKind.WECOM))
+"""Vendors whose sign-in is no OpenID Connect (`apps.identity.vendors`)."""
+
+
 class IdentityProvider(models.Model):
     """A provider that an administrator set up. `id` is part of the address that it sends people back to, so it never
     changes; `name` is on its button. `secret` is encrypted (`apps.accounts.encryption`). `settings`: by kind
@@ -105,3 +109,14 @@ class ProviderRecheck(models.Model):
     failures = models.PositiveIntegerField(default=0)
     silent_since = models.DateTimeField(null=True)
     error = models.CharField(max_length=500, blank=True)
+
+
+class LinkedIssuer(models.Model):
+    """Whose people the links of a provider mean (`apps.identity.issuers`). `provider`: its id, in the table or in the
+    environment."""
+
+    provider = models.CharField(primary_key=True, max_length=MAX_ID_LENGTH)
+    issuer = models.TextField()
+
+    def __str__(self) -> str:
+        return self.provider

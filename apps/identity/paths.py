@@ -5,6 +5,8 @@ import re
 from django.conf import settings
 from django.http import HttpRequest
 
+from apps.identity.models import VENDOR_KINDS, ProviderKind
+
 HOME = "/"
 _MAX_LENGTH = 2_000
 _OTHER_SITE = re.compile(r"/[/\\]|.*[\x00-\x20\\]")
@@ -17,7 +19,7 @@ def get_safe_path(path: str | None) -> str:
     return path
 
 
-def make_callback_url(request: HttpRequest, provider_id: str) -> str:
+def make_callback_url(request: HttpRequest, provider_id: str, kind: str = ProviderKind.OPENID_CONNECT) -> str:
     """Return the address that a provider sends people back to, which is entered at the provider."""
-    path = f"/auth/oidc/{provider_id}/login/callback/"
+    path = f"/auth/{'vendors' if kind in VENDOR_KINDS else 'oidc'}/{provider_id}/login/callback/"
     return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else request.build_absolute_uri(path)

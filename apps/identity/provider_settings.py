@@ -82,9 +82,28 @@ OPENID: Mapping[str, Check] = {
         "" if isinstance(value, dict) and not check_texts([*value, *value.values()]) else "IDENTITY_SETTING_NO_TEXTS"
     ),
 }
+VENDOR: Mapping[str, Check] = {
+    "create_users": check_flag,
+    "groups_claim": check_text,
+    "fetch_groups": check_flag,  # whether departments and groups are read at each sign-in (false)
+    "server_url": check_address,  # of the API, where the organisation has one of its own
+    "authorize_url": check_address,  # of the page that people sign in at, where the organisation has one of its own
+}
 CHECKS: Mapping[str, Mapping[str, Check]] = {
     **dict.fromkeys(OPENID_KINDS, OPENID),
+    ProviderKind.FEISHU: {**VENDOR, "tenant_key": check_text},
+    ProviderKind.LARK: {**VENDOR, "tenant_key": check_text},
+    ProviderKind.DINGTALK: {**VENDOR, "corp_id": check_text},
+    ProviderKind.WECOM: {**VENDOR, "agent_id": check_text},
 }
+REQUIRED: Mapping[str, str] = {
+    **dict.fromkeys(OPENID_KINDS, "server_url"),
+    ProviderKind.FEISHU: "tenant_key",
+    ProviderKind.LARK: "tenant_key",
+    ProviderKind.DINGTALK: "corp_id",
+    ProviderKind.WECOM: "agent_id",
+}
+"""The setting that a kind cannot do without: whose people may sign in."""
 """Known settings by kind. Kinds that are not in it check theirs themselves."""
 RESERVED_PARAMETERS = frozenset(
     ("client_id", "redirect_uri", "scope", "response_type", "state", "nonce", "code_challenge", "code_challenge_method")
@@ -101,9 +120,9 @@ def check_settings(kind: str, client_id: str, settings: Mapping[str, Any]) -> li
         check = checks.get(key)
         if code := "IDENTITY_SETTING_UNKNOWN" if check is None else check(value):
             problems.append((f"settings.{key}"[:100], code))
+    if not settings.get(REQUIRED[kind]):
+        problems.append((f"settings.{REQUIRED[kind]}", "IDENTITY_SETTING_MISSING"))
     if kind in OPENID_KINDS:
-        if not settings.get("server_url"):
-            problems.append(("settings.server_url", "IDENTITY_SETTING_MISSING"))
         given = settings.get("auth_params")
         if isinstance(given, dict) and RESERVED_PARAMETERS & set(given):
             problems.append(("settings.auth_params", "IDENTITY_SETTING_RESERVED"))

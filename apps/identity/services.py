@@ -13,13 +13,11 @@ from apps.common.clock import now
 from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_row_limit
 from apps.identity import environment
+from apps.identity.issuers import accept_issuer, list_people_values
 from apps.identity.models import IdentityProvider
 from apps.identity.provider_settings import check_settings
 from apps.identity.selectors import find_configuration
 from fermi.jobs.spec import Problem
-
-PEOPLE_SETTINGS: Mapping[str, str] = {"server_url": "", "uid_claim": "sub"}
-"""The settings that say whom a link's `uid` means, with their defaults."""
 
 
 def create_provider(
@@ -46,8 +44,7 @@ def change_provider(user: User, provider_id: str, values: Mapping[str, Any]) -> 
     """Change a provider; its id and kind stay. A secret that is not given stays. Raises ApiError and ProblemsError."""
     access.require_administrator(user)
     row = _get_row(provider_id)
-    if "settings" in values:
-        _check_same_people(row, values["settings"])
+    _check_same_people(row, values)
     _set_values(row, user, values)
     row.save()
     audit.record_event(user, "identity-provider.change", row.pk, fields=sorted(values), enabled=row.enabled)
@@ -67,8 +64,11 @@ def delete_provider(user: User, provider_id: str) -> None:
 def link_account(user: User, provider_id: str, username: str, uid: str) -> dict[str, Any]:
     """Let whom a provider knows as `uid` sign in to an existing account. Raises ApiError."""
     access.require_administrator(user)
-    if find_configuration(provider_id, enabled=None) is None:
+    configuration = find_configuration(provider_id, enabled=None)
+    if configuration is None:
         raise ApiError(404, "NOT_FOUND")
+    if not accept_issuer(configuration):
+        raise ApiError(409, "IDENTITY_ISSUER_CHANGED")
     person = User.objects.filter(username=username, service_project=None).first()
     if person is None:
         raise ApiError(400, "USER_UNKNOWN", "username", username=username)
@@ -93,14 +93,15 @@ def delete_links(user: User, provider_id: str) -> int:
     return count
 
 
-def _check_same_people(row: IdentityProvider, settings: Mapping[str, Any]) -> None:
+def _check_same_people(row: IdentityProvider, values: Mapping[str, Any]) -> None:
     """Raise ApiError 409 where accounts are linked by what another issuer or claim gives to other people."""
-    for key, default in PEOPLE_SETTINGS.items():
-        before, after = (str(values.get(key) or default).rstrip("/") for values in (row.settings, settings))
-        if before == after:
+    before = list_people_values(row.kind, row.client_id, row.settings)
+    after = list_people_values(row.kind, values.get("client_id", row.client_id), values.get("settings", row.settings))
+    for field in before:
+        if before[field] == after[field]:
             continue
         if count := SocialAccount.objects.filter(provider=row.pk).count():
-            raise ApiError(409, "IDENTITY_LINKED", f"settings.{key}", id=row.pk, count=count)
+            raise ApiError(409, "IDENTITY_LINKED", field, id=row.pk, count=count)
 
 
 def _get_row(provider_id: str) -> IdentityProvider:

@@ -38,4 +38,8 @@ STARTS: Mapping[str, Start] = {
     ProviderKind.OKTA: start_by_allauth,
     ProviderKind.KEYCLOAK: start_by_allauth,
     ProviderKind.AUTHENTIK: start_by_allauth,
+    ProviderKind.FEISHU: start_by_allauth,
+    ProviderKind.LARK: start_by_allauth,
+    ProviderKind.DINGTALK: start_by_allauth,
+    ProviderKind.WECOM: start_by_allauth,
 }

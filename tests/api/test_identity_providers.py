@@ -5,6 +5,7 @@ import pytest
 from apps.accounts.models import AuditEvent, User
 from apps.identity import environment
 from apps.identity.models import IdentityProvider, ProviderKind
+from apps.identity.provider_settings import REQUIRED
 from apps.identity.starts import STARTS
 from tests.api.conftest import Api
 
@@ -96,8 +97,9 @@ def test_an_administrator_links_an_account_once(admin: Api, owner: Api) -> None:
 
 def test_only_kinds_that_can_begin_a_sign_in_are_stored(admin: Api) -> None:
     for kind in ProviderKind:
-        made = admin.post("/identity-providers", {**BODY, "id": kind.replace("_", "-"), "kind": kind})
-        assert made.status == (201 if kind in STARTS else 400), kind
+        settings = {REQUIRED.get(kind, "server_url"): "https://sso.example.org"}
+        body = {**BODY, "id": kind.replace("_", "-"), "kind": kind, "settings": settings}
+        assert admin.post("/identity-providers", body).status == (201 if kind in STARTS else 400), kind
     assert "kind" in admin.post("/identity-providers", {**BODY, "id": "saml", "kind": "saml"}).problems
 
 
@@ -118,6 +120,27 @@ def test_linked_accounts_are_not_opened_to_the_people_of_another_issuer(
     assert admin.patch("/identity-providers/company", {"settings": same}).status == 200
     assert admin.delete("/identity-providers/company/links").data == {"deleted": 1}
     assert admin.patch("/identity-providers/company", {"settings": settings}).status == 200
+
+
+def test_the_organisation_that_wecom_names_stays_while_accounts_are_linked(admin: Api, owner: Api) -> None:
+    admin.post("/identity-providers", {**BODY, "kind": "wecom", "settings": {"agent_id": "1"}})
+    admin.post("/identity-providers/company/links", {"username": "owner", "uid": "u-1"})
+    assert admin.patch("/identity-providers/company", {"clientId": "another"}).error == "IDENTITY_LINKED"
+    assert admin.patch("/identity-providers/company", {"settings": {"agent_id": "2"}}).status == 200
+
+
+def test_a_provider_of_the_environment_that_names_another_issuer_keeps_its_links_closed(
+    admin: Api, owner: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERMI_OIDC_URL", "https://sso.example.org")
+    monkeypatch.setenv("FERMI_OIDC_CLIENT_ID", "fermi")
+    link = {"username": "owner", "uid": "u-1"}
+    assert admin.post("/identity-providers/sso/links", link).status == 201
+    monkeypatch.setenv("FERMI_OIDC_URL", "https://another.example.org")
+    refused = admin.post("/identity-providers/sso/links", {**link, "uid": "u-2"})
+    assert (refused.status, refused.error) == (409, "IDENTITY_ISSUER_CHANGED")
+    assert admin.delete("/identity-providers/sso/links").data == {"deleted": 1}
+    assert admin.post("/identity-providers/sso/links", link).status == 201
 
 
 def test_a_deleted_provider_leaves_no_link_to_one_that_gets_its_id(admin: Api, owner: Api) -> None:

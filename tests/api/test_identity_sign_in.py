@@ -274,6 +274,27 @@ def test_a_provider_may_let_in_only_verified_addresses_of_some_domains(client: C
     assert EmailAddress.objects.get().verified
 
 
+def test_an_address_of_a_domain_at_google_is_no_membership_of_its_organisation(
+    client: Client, server: OpenIdServer
+) -> None:
+    make_provider("sso", server, allowed_domains=["example.org"])
+    IdentityProvider.objects.update(kind="google")
+    server.claims |= {"email": "ada@example.org", "email_verified": True}
+    server.userinfo = {"hd": "example.org"}
+    for organisation in (None, "elsewhere.net"):
+        server.claims["hd"] = organisation
+        assert get_refusal(sign_in(client, server)) == "IDENTITY_DOMAIN"
+    server.claims["hd"] = "example.org"
+    assert sign_in(client, server) == "/tasks?page=2"
+
+
+def test_the_issuer_of_many_tenants_is_no_issuer(client: Client, server: OpenIdServer) -> None:
+    make_provider("sso", server)
+    described = {**server.describe(), "issuer": "https://login.microsoftonline.com/{tenantid}/v2.0"}
+    server.describe = lambda: described  # type: ignore[method-assign]
+    assert get_refusal(start(client)) == "IDENTITY_DISCOVERY"
+
+
 def test_an_account_that_is_switched_off_stays_closed(
     client: Client, server: OpenIdServer, provider: IdentityProvider
 ) -> None:
@@ -339,6 +360,23 @@ def test_the_sign_in_page_learns_why_a_sign_in_was_refused(client: Client, db: N
     assert refusal["message"]
     for written in ("FORBIDDEN", "IDENTITY_NO_SUCH_CODE", "<b>"):
         assert client.get("/api/v1/auth/providers", {"error": written}).json()["data"]["refusal"] is None
+
+
+def test_a_provider_of_the_environment_opens_no_account_that_another_issuer_knew(
+    client: Client, db: None, server: OpenIdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FERMI_OIDC_URL", server.url)
+    monkeypatch.setenv("FERMI_OIDC_CLIENT_ID", server.client_id)
+    monkeypatch.setenv("FERMI_OIDC_CLIENT_SECRET", server.secret)
+    assert sign_in(client, server) == "/tasks?page=2"
+    before = SocialAccount.objects.get().extra_data
+    with serve_openid() as other:
+        monkeypatch.setenv("FERMI_OIDC_URL", other.url)
+        other.claims["groups"] = ["administrators"]
+        assert get_refusal(sign_in(Client(), other)) == "IDENTITY_ISSUER_CHANGED"
+    assert SocialAccount.objects.get().extra_data == before
+    monkeypatch.setenv("FERMI_OIDC_URL", server.url)
+    assert sign_in(Client(), server) == "/tasks?page=2"
 
 
 def test_an_account_with_a_second_factor_is_not_signed_in_by_the_provider_alone(

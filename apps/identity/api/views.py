@@ -170,6 +170,6 @@ def serialize_provider(request: Request, one: ProviderConfiguration, link_count:
         "settings": dict(one.settings),
         "enabled": one.enabled,
         "readonly": one.readonly,
-        "callbackUrl": make_callback_url(request._request, one.id),
+        "callbackUrl": make_callback_url(request._request, one.id, one.kind),
         "linkCount": link_count,
     }

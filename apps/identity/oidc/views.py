@@ -16,6 +16,7 @@ from apps.identity.grants import encrypt_grant
 from apps.identity.oidc.description import fetch_json, read_description
 from apps.identity.oidc.id_token import verify_id_token
 from apps.identity.paths import make_callback_url
+from apps.identity.provider_settings import OPENID_KINDS
 from apps.identity.selectors import find_configuration
 from apps.identity.trial import show_claims
 
@@ -88,7 +89,7 @@ class OpenIdCallbackView(OAuth2CallbackView):
 def complete_sign_in(request: HttpRequest, provider_id: str) -> HttpResponseBase:
     """Sign in whom the provider sends back, and redirect to where the sign-in began."""
     configuration = find_configuration(provider_id, enabled=None)
-    if configuration is None:
+    if configuration is None or configuration.kind not in OPENID_KINDS:
         return redirect_refused(request, "IDENTITY_PROVIDER_UNKNOWN")
     request.identity_provider = configuration  # type: ignore[attr-defined]  # a disabled one may be tested
     try:

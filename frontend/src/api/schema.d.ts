@@ -6397,7 +6397,7 @@ export interface components {
             clientId: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, … */
             settings: {
                 [key: string]: unknown;
             };
@@ -6439,7 +6439,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik";
+        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "feishu" | "lark" | "dingtalk" | "wecom";
         IdentityProviderLink: {
             username: string;
             uid: string;
@@ -7848,7 +7848,7 @@ export interface components {
             clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, … */
             settings?: {
                 [key: string]: unknown;
             };

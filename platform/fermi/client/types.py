@@ -1082,7 +1082,17 @@ class HourlyPrice(TypedDict):
 
 
 IdentityProviderKind: TypeAlias = Literal[
-    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik"
+    "openid_connect",
+    "google",
+    "gitlab",
+    "microsoft",
+    "okta",
+    "keycloak",
+    "authentik",
+    "feishu",
+    "lark",
+    "dingtalk",
+    "wecom",
 ]
 
 
@@ -1970,7 +1980,7 @@ class PatchedIdentityProviderChangeRequest(TypedDict):
     """
     settings: NotRequired[dict[str, Any]]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, …
     """
     enabled: NotRequired[bool]
     """
@@ -5358,7 +5368,7 @@ class IdentityProviderCreateRequest(TypedDict):
     """
     settings: dict[str, Any]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, …
     """
     enabled: NotRequired[bool]
     """

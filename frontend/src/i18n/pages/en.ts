@@ -75,7 +75,7 @@ export const en: PageTranslation = {
     ofProjectHint: "Tokens of service accounts, and people's tokens that are limited to this project.",
   },
   identity: {
-    lead: "People sign in by an identity provider that speaks OpenID Connect. A new person gets an account without a role.",
+    lead: "People sign in by an identity provider of their organisation. A new person gets an account without a role.",
     passwordsOn: "Passwords work, too. FERMI_LOCAL_ACCOUNTS=0 switches them off.",
     passwordsOff:
       "Passwords are off. If no provider works, fermi login-link on the platform's machine makes a link that signs in once.",
@@ -113,6 +113,10 @@ export const en: PageTranslation = {
       authentik: "Authentik",
       gitlab: "GitLab",
       openid_connect: "OpenID Connect",
+      feishu: "Feishu",
+      lark: "Lark",
+      dingtalk: "DingTalk",
+      wecom: "WeCom",
     },
     id: "ID",
     idHint: "Lower-case letters, digits and hyphens. It is part of the callback address and never changes.",
@@ -131,11 +135,26 @@ export const en: PageTranslation = {
       gitlab:
         "Applications: confidential, scopes openid, profile and email. GitLab.com is open to the public: set the allowed domains.",
       openid_connect: "Create a confidential web client with the authorization code flow and asymmetric signatures.",
+      feishu:
+        "Developer console, custom app: enter the address under Security Settings, then publish a version. The client ID is the App ID. Enter any tenant key first: the test shows the right one.",
+      lark: "Developer console, custom app: enter the address under Security Settings, then publish a version. The client ID is the App ID. Enter any tenant key first: the test shows the right one.",
+      dingtalk:
+        "Internal application: enter the address under Security Settings and request Contact.User.Read. The client ID is its Client ID (AppKey).",
+      wecom:
+        "Self-built application: under WeCom authorized login, enter the domain of the address, and the platform's IP address under trusted IPs. The client ID is the CorpID.",
     },
     name: "Name",
     nameHint: "On its button",
-    serverUrl: "Issuer",
-    serverUrlHint: "Such as {{example}}",
+    required: {
+      server_url: "Issuer",
+      tenant_key: "Tenant key",
+      corp_id: "CorpId",
+      agent_id: "AgentId",
+    },
+    requiredHint: "Such as {{example}}",
+    fetchGroups: "Read departments and groups at each sign-in",
+    fetchGroupsHint:
+      "For rules for roles, as department:ID and group:ID. The application needs permissions to read contacts; without them no one signs in.",
     clientId: "Client ID",
     secret: "Client secret",
     secretHint: "Stored encrypted, never shown again",

@@ -73,7 +73,7 @@ export const zh = {
     ofProjectHint: "服务账号的令牌，以及成员仅限本项目的令牌。",
   },
   identity: {
-    lead: "用户通过支持 OpenID Connect 的身份提供方登录。新用户的账号没有任何角色。",
+    lead: "用户通过所在组织的身份提供方登录。新用户的账号没有任何角色。",
     passwordsOn: "密码登录仍然可用，设置 FERMI_LOCAL_ACCOUNTS=0 可将其停用。",
     passwordsOff:
       "密码登录已停用。如果所有身份提供方都无法使用，请在平台所在的机器上运行 fermi login-link，获取一次性登录链接。",
@@ -109,6 +109,10 @@ export const zh = {
       authentik: "Authentik",
       gitlab: "GitLab",
       openid_connect: "OpenID Connect",
+      feishu: "飞书",
+      lark: "Lark",
+      dingtalk: "钉钉",
+      wecom: "企业微信",
     },
     id: "ID",
     idHint: "小写字母、数字和连字符。它是回调地址的一部分，之后不能修改。",
@@ -127,11 +131,25 @@ export const zh = {
       gitlab:
         "在 Applications 中创建机密应用，范围选 openid、profile、email。任何人都能注册 GitLab.com 账号，请设置允许的域名。",
       openid_connect: "创建一个机密的 Web 客户端，使用授权码流程和非对称签名。",
+      feishu:
+        "在飞书开放平台创建企业自建应用，把此地址填入“安全设置”的重定向 URL，然后发布版本。客户端 ID 即 App ID。租户标识可先随意填写，测试页会显示正确的值。",
+      lark: "在 Lark 开放平台创建企业自建应用，把此地址填入“安全设置”的重定向 URL，然后发布版本。客户端 ID 即 App ID。租户标识可先随意填写，测试页会显示正确的值。",
+      dingtalk:
+        "在钉钉开放平台创建企业内部应用，把此地址填入“安全设置”的重定向 URL，并开通 Contact.User.Read 权限。客户端 ID 即 Client ID（AppKey）。",
+      wecom:
+        "在企业微信管理后台创建自建应用，在“企业微信授权登录”中填写此地址的域名，并把平台的出口 IP 填入“企业可信 IP”。客户端 ID 即企业 ID（CorpID）。",
     },
     name: "名称",
     nameHint: "显示在登录按钮上",
-    serverUrl: "签发者",
-    serverUrlHint: "例如 {{example}}",
+    required: {
+      server_url: "签发者",
+      tenant_key: "租户标识（tenant_key）",
+      corp_id: "组织的 CorpId",
+      agent_id: "应用的 AgentId",
+    },
+    requiredHint: "例如 {{example}}",
+    fetchGroups: "每次登录时读取部门和用户组",
+    fetchGroupsHint: "供角色规则使用，形如 department:ID 和 group:ID。应用需要通讯录读取权限，否则谁也无法登录。",
     clientId: "客户端 ID",
     secret: "客户端密钥",
     secretHint: "加密保存，之后不再显示",

@@ -72,6 +72,23 @@ test("a provider is added by its recipe, with the callback address to enter ther
   ]);
 });
 
+test("a vendor has the setting that names the organisation, and none of OpenID Connect", async () => {
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: "添加身份提供方" }));
+  const dialog = within(await screen.findByRole("dialog"));
+  await userEvent.selectOptions(dialog.getByLabelText("身份提供方"), "企业微信");
+  await userEvent.type(dialog.getByLabelText("ID"), "firm");
+  dialog.getByText(`${location.origin}/auth/vendors/firm/login/callback/`);
+  dialog.getByLabelText("应用的 AgentId");
+  expect(dialog.queryByLabelText("签发者")).toBeNull();
+  expect(dialog.queryByLabelText("允许的域名")).toBeNull();
+  expect(buildBody("wecom", { "settings.agent_id": "1000002", "settings.fetch_groups": "on" }).settings).toEqual({
+    agent_id: "1000002",
+    create_users: false,
+    fetch_groups: true,
+  });
+});
+
 test("a refused change names its field, and the dialog stays open", async () => {
   platformHandlers.use(
     http.patch(ONE, () =>
@@ -91,14 +108,14 @@ test("a refused change names its field, and the dialog stays open", async () => 
 
 test("settings that the form does not show stay, and emptied ones go", () => {
   const texts = { name: "Company", clientId: "fermi", "settings.server_url": "https://sso.example.org" };
-  expect(buildBody(texts, { uid_claim: "oid", allowed_domains: ["example.org"], scopes: ["groups"] }).settings).toEqual(
-    {
-      server_url: "https://sso.example.org",
-      uid_claim: "oid",
-      create_users: false,
-      link_by_verified_email: false,
-    },
-  );
+  expect(
+    buildBody("keycloak", texts, { uid_claim: "oid", allowed_domains: ["example.org"], scopes: ["groups"] }).settings,
+  ).toEqual({
+    server_url: "https://sso.example.org",
+    uid_claim: "oid",
+    create_users: false,
+    link_by_verified_email: false,
+  });
 });
 
 test("a provider is disabled, and deleted after a question that counts its links", async () => {

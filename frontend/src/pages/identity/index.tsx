@@ -20,6 +20,7 @@ import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Page } from "@/ui/page";
 import { toast } from "@/ui/toast";
 import { CallbackUrl, ProviderForm } from "./provider-form";
+import { getRequiredSetting } from "./recipes";
 
 /** The providers that people sign in with. Administrators only: the API refuses others, and the page shows why. */
 export function Component() {
@@ -66,10 +67,11 @@ export function Component() {
 function Provider({ provider }: { provider: IdentityProvider }) {
   const { t } = useTranslation();
   const { id, name, kind, clientId, enabled, readonly, callbackUrl, linkCount, settings } = provider;
-  const issuer = (settings as Record<string, unknown>).server_url;
+  const required = getRequiredSetting(kind);
+  const value = (settings as Record<string, unknown>)[required];
   const facts: [label: string, value: string][] = [
     [t("identity.id"), id],
-    [t("identity.serverUrl"), typeof issuer === "string" ? issuer : ""],
+    [t(`identity.required.${required}`), typeof value === "string" ? value : ""],
     [t("identity.clientId"), clientId],
   ];
   return (

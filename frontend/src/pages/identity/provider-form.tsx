@@ -7,7 +7,7 @@ import { CopyButton } from "@/ui/copy-button";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { toast } from "@/ui/toast";
-import { buildBody, buildCallbackUrl, FIELDS, type Kind, RECIPES } from "./recipes";
+import { buildBody, buildCallbackUrl, FIELDS, getRequiredSetting, isVendor, type Kind, RECIPES } from "./recipes";
 
 interface ProviderFormProps {
   /** Undefined: a new one. */
@@ -22,13 +22,14 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
   const [id, setId] = useState(provider?.id ?? "");
   const settings = (provider?.settings ?? {}) as Record<string, unknown>;
   const save = async (texts: Record<string, string>) => {
-    const body = buildBody(texts, settings);
+    const body = buildBody(kind, texts, settings);
     if (provider) await changeProvider(provider.id, body);
     else await createProvider({ ...body, id, kind });
     await invalidateProviders(client);
     toast.success(t("identity.saved"));
   };
   const text = (key: string) => (typeof settings[key] === "string" ? settings[key] : "");
+  const required = getRequiredSetting(kind);
   const words = (key: string) => (Array.isArray(settings[key]) ? settings[key].join(", ") : "");
   return (
     <FormDialog
@@ -78,7 +79,7 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
           )}
           <Callout tone="info">
             <p>{t("identity.atProvider")}</p>
-            <CallbackUrl url={provider?.callbackUrl ?? buildCallbackUrl(id)} />
+            <CallbackUrl url={provider?.callbackUrl ?? buildCallbackUrl(id, kind)} />
             <p className="mt-1">{t(`identity.recipe.${kind}`)}</p>
           </Callout>
           <div className="grid items-start gap-4 sm:grid-cols-2">
@@ -92,13 +93,14 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
               error={problem("name")}
             />
             <TextField
-              name="settings.server_url"
-              label={t("identity.serverUrl")}
-              hint={t("identity.serverUrlHint", { example: RECIPES[kind] })}
+              key={required}
+              name={`settings.${required}`}
+              label={t(`identity.required.${required}`)}
+              hint={t("identity.requiredHint", { example: RECIPES[kind] })}
               required
               maxLength={2000}
-              defaultValue={text("server_url")}
-              error={problem("settings.server_url")}
+              defaultValue={text(required)}
+              error={problem(`settings.${required}`)}
             />
             <TextField
               name="clientId"
@@ -124,13 +126,15 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
                 />
               )}
             </Field>
-            <TextField
-              name="settings.allowed_domains"
-              label={t("identity.domains")}
-              hint={t("identity.domainsHint")}
-              defaultValue={words("allowed_domains")}
-              error={problem("settings.allowed_domains")}
-            />
+            {!isVendor(kind) && (
+              <TextField
+                name="settings.allowed_domains"
+                label={t("identity.domains")}
+                hint={t("identity.domainsHint")}
+                defaultValue={words("allowed_domains")}
+                error={problem("settings.allowed_domains")}
+              />
+            )}
             <TextField
               name="settings.groups_claim"
               label={t("identity.groups")}
@@ -138,13 +142,15 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
               defaultValue={text("groups_claim")}
               error={problem("settings.groups_claim")}
             />
-            <TextField
-              name="settings.scopes"
-              label={t("identity.scopes")}
-              hint={t("identity.scopesHint")}
-              defaultValue={words("scopes")}
-              error={problem("settings.scopes")}
-            />
+            {!isVendor(kind) && (
+              <TextField
+                name="settings.scopes"
+                label={t("identity.scopes")}
+                hint={t("identity.scopesHint")}
+                defaultValue={words("scopes")}
+                error={problem("settings.scopes")}
+              />
+            )}
           </div>
           <Flag
             name="settings.create_users"
@@ -152,12 +158,21 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
             hint={t("identity.createUsersHint")}
             checked={settings.create_users !== false}
           />
-          <Flag
-            name="settings.link_by_verified_email"
-            label={t("identity.linkByEmail")}
-            hint={t("identity.linkByEmailHint")}
-            checked={settings.link_by_verified_email === true}
-          />
+          {isVendor(kind) ? (
+            <Flag
+              name="settings.fetch_groups"
+              label={t("identity.fetchGroups")}
+              hint={t("identity.fetchGroupsHint")}
+              checked={settings.fetch_groups === true}
+            />
+          ) : (
+            <Flag
+              name="settings.link_by_verified_email"
+              label={t("identity.linkByEmail")}
+              hint={t("identity.linkByEmailHint")}
+              checked={settings.link_by_verified_email === true}
+            />
+          )}
         </>
       )}
     </FormDialog>

@@ -2,7 +2,7 @@ import type { IdentityProvider } from "@/api/identity";
 
 export type Kind = IdentityProvider["kind"];
 
-/** The kinds in the form's order, with the form of their issuer's address. */
+/** The kinds in the form's order, with an example of the setting that they cannot do without. */
 export const RECIPES: Readonly<Record<Kind, string>> = {
   keycloak: "https://sso.example.org/realms/main",
   microsoft: "https://login.microsoftonline.com/TENANT-ID/v2.0",
@@ -11,7 +11,24 @@ export const RECIPES: Readonly<Record<Kind, string>> = {
   authentik: "https://sso.example.org/application/o/fermi/",
   gitlab: "https://gitlab.com",
   openid_connect: "https://sso.example.org",
+  feishu: "736588c9260f175d",
+  lark: "736588c9260f175d",
+  dingtalk: "ding5e0f…",
+  wecom: "1000002",
 };
+
+/** The setting of vendors that names whose people may sign in; other kinds have an issuer. */
+const TENANT_SETTINGS: Partial<Record<Kind, "tenant_key" | "corp_id" | "agent_id">> = {
+  feishu: "tenant_key",
+  lark: "tenant_key",
+  dingtalk: "corp_id",
+  wecom: "agent_id",
+};
+
+export const isVendor = (kind: Kind) => kind in TENANT_SETTINGS;
+
+/** Returns the name of the setting that a kind cannot do without. */
+export const getRequiredSetting = (kind: Kind) => TENANT_SETTINGS[kind] ?? "server_url";
 
 /** Names of the form's fields, as the API names them in problems. */
 export const FIELDS = [
@@ -21,6 +38,10 @@ export const FIELDS = [
   "clientId",
   "secret",
   "settings.server_url",
+  "settings.tenant_key",
+  "settings.corp_id",
+  "settings.agent_id",
+  "settings.fetch_groups",
   "settings.groups_claim",
   "settings.allowed_domains",
   "settings.scopes",
@@ -32,15 +53,20 @@ export const FIELDS = [
 const splitWords = (text = "") => text.split(/[\s,，]+/).filter(Boolean);
 
 /** Returns the body of a request. Settings that the form does not show stay as they are in `before`. */
-export function buildBody(texts: Record<string, string>, before: Record<string, unknown> = {}) {
+export function buildBody(kind: Kind, texts: Record<string, string>, before: Record<string, unknown> = {}) {
+  const required = getRequiredSetting(kind);
   const settings = {
     ...before,
-    server_url: texts["settings.server_url"] ?? "",
+    [required]: texts[`settings.${required}`] ?? "",
     create_users: texts["settings.create_users"] === "on",
-    link_by_verified_email: texts["settings.link_by_verified_email"] === "on",
     groups_claim: texts["settings.groups_claim"] ?? "",
-    allowed_domains: splitWords(texts["settings.allowed_domains"]),
-    scopes: splitWords(texts["settings.scopes"]),
+    ...(isVendor(kind)
+      ? { fetch_groups: texts["settings.fetch_groups"] === "on" }
+      : {
+          link_by_verified_email: texts["settings.link_by_verified_email"] === "on",
+          allowed_domains: splitWords(texts["settings.allowed_domains"]),
+          scopes: splitWords(texts["settings.scopes"]),
+        }),
   };
   const isEmpty = (value: unknown) => value === "" || (Array.isArray(value) && value.length === 0);
   return {
@@ -52,4 +78,5 @@ export function buildBody(texts: Record<string, string>, before: Record<string, 
 }
 
 /** Returns the address that a provider sends people back to. */
-export const buildCallbackUrl = (id: string) => `${location.origin}/auth/oidc/${id || "…"}/login/callback/`;
+export const buildCallbackUrl = (id: string, kind: Kind) =>
+  `${location.origin}/auth/${isVendor(kind) ? "vendors" : "oidc"}/${id || "…"}/login/callback/`;
