@@ -14,6 +14,7 @@ ALLAUTH_PROVIDERS: Mapping[str, str] = {
     ProviderKind.OKTA: "openid_connect",
     ProviderKind.KEYCLOAK: "openid_connect",
     ProviderKind.AUTHENTIK: "openid_connect",
+    ProviderKind.SAML: "saml",
 }
 """The provider class of allauth by kind. `apps.identity.starts` lists the kinds that people can sign in by."""
 

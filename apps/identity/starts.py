@@ -38,4 +38,5 @@ STARTS: Mapping[str, Start] = {
     ProviderKind.OKTA: start_by_allauth,
     ProviderKind.KEYCLOAK: start_by_allauth,
     ProviderKind.AUTHENTIK: start_by_allauth,
+    ProviderKind.SAML: start_by_allauth,
 }

@@ -6254,10 +6254,11 @@ export interface components {
         };
         IdentityProviderCreateRequest: {
             name: string;
-            clientId: string;
+            /** @description SAML has none */
+            clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md and docs/sign-in-saml-ldap.md list them: server_url, scopes, metadata_url, … */
             settings: {
                 [key: string]: unknown;
             };
@@ -6279,6 +6280,8 @@ export interface components {
             readonly: boolean;
             /** @description to be entered at the provider */
             callbackUrl: string;
+            /** @description what a SAML provider reads about this platform; null for other kinds */
+            metadataUrl: string | null;
             /** @description accounts that people sign in to by it */
             linkCount: number;
         };
@@ -6299,7 +6302,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik";
+        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "saml";
         IdentityProviderLink: {
             username: string;
             uid: string;
@@ -7688,10 +7691,11 @@ export interface components {
         };
         PatchedIdentityProviderChangeRequest: {
             name?: string;
+            /** @description SAML has none */
             clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md and docs/sign-in-saml-ldap.md list them: server_url, scopes, metadata_url, … */
             settings?: {
                 [key: string]: unknown;
             };

@@ -1021,7 +1021,7 @@ class HourlyPrice(TypedDict):
 
 
 IdentityProviderKind: TypeAlias = Literal[
-    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik"
+    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik", "saml"
 ]
 
 
@@ -1875,13 +1875,16 @@ class PatchedGroupChangeRequest(TypedDict):
 class PatchedIdentityProviderChangeRequest(TypedDict):
     name: NotRequired[str]
     clientId: NotRequired[str]
+    """
+    SAML has none
+    """
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: NotRequired[dict[str, Any]]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md and docs/sign-in-saml-ldap.md list them: server_url, scopes, metadata_url, …
     """
     enabled: NotRequired[bool]
     """
@@ -5205,14 +5208,17 @@ class HostedItem(TypedDict):
 
 class IdentityProviderCreateRequest(TypedDict):
     name: str
-    clientId: str
+    clientId: NotRequired[str]
+    """
+    SAML has none
+    """
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: dict[str, Any]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md and docs/sign-in-saml-ldap.md list them: server_url, scopes, metadata_url, …
     """
     enabled: NotRequired[bool]
     """
@@ -5240,6 +5246,10 @@ class IdentityProviderItem(TypedDict):
     callbackUrl: str
     """
     to be entered at the provider
+    """
+    metadataUrl: str | None
+    """
+    what a SAML provider reads about this platform; null for other kinds
     """
     linkCount: int
     """

@@ -19,7 +19,8 @@ import { EmptyState } from "@/ui/empty-state";
 import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Page } from "@/ui/page";
 import { toast } from "@/ui/toast";
-import { CallbackUrl, ProviderForm } from "./provider-form";
+import { CallbackUrl } from "./parts";
+import { ProviderForm } from "./provider-form";
 
 /** The providers that people sign in with. Administrators only: the API refuses others, and the page shows why. */
 export function Component() {
@@ -65,13 +66,21 @@ export function Component() {
 
 function Provider({ provider }: { provider: IdentityProvider }) {
   const { t } = useTranslation();
-  const { id, name, kind, clientId, enabled, readonly, callbackUrl, linkCount, settings } = provider;
-  const issuer = (settings as Record<string, unknown>).server_url;
-  const facts: [label: string, value: string][] = [
-    [t("identity.id"), id],
-    [t("identity.serverUrl"), typeof issuer === "string" ? issuer : ""],
-    [t("identity.clientId"), clientId],
-  ];
+  const { id, name, kind, clientId, enabled, readonly, callbackUrl, metadataUrl, linkCount, settings } = provider;
+  const values = settings as Record<string, unknown>;
+  const text = (key: string) => (typeof values[key] === "string" ? values[key] : "");
+  const facts: [label: string, value: string][] =
+    kind === "saml"
+      ? [
+          [t("identity.id"), id],
+          [t("identity.saml.entityId"), text("entity_id")],
+          [t("identity.saml.metadataUrl"), text("metadata_url") || t("identity.saml.readOnce")],
+        ]
+      : [
+          [t("identity.id"), id],
+          [t("identity.serverUrl"), text("server_url")],
+          [t("identity.clientId"), clientId],
+        ];
   return (
     <Card
       title={
@@ -90,10 +99,18 @@ function Provider({ provider }: { provider: IdentityProvider }) {
             <dd className="break-all">{value}</dd>
           </div>
         ))}
-        <dt className="text-muted">{t("identity.callback")}</dt>
+        <dt className="text-muted">{t(kind === "saml" ? "identity.saml.consumer" : "identity.callback")}</dt>
         <dd>
           <CallbackUrl url={callbackUrl} />
         </dd>
+        {metadataUrl !== null && (
+          <>
+            <dt className="text-muted">{t("identity.saml.platform")}</dt>
+            <dd>
+              <CallbackUrl url={metadataUrl} />
+            </dd>
+          </>
+        )}
         <dt className="text-muted">{t("identity.links")}</dt>
         <dd className="flex flex-wrap items-center gap-2">
           <span>{t("identity.linkCount", { count: linkCount })}</span>

@@ -3,10 +3,12 @@ import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { changeProvider, createProvider, type IdentityProvider, invalidateProviders } from "@/api/identity";
 import { Callout } from "@/ui/badge";
-import { CopyButton } from "@/ui/copy-button";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { toast } from "@/ui/toast";
+import { CallbackUrl, Flag } from "./parts";
+import { SamlFields } from "./saml-fields";
+import { buildSamlBody, SAML_FIELDS } from "./saml";
 import { buildBody, buildCallbackUrl, FIELDS, type Kind, RECIPES } from "./recipes";
 
 interface ProviderFormProps {
@@ -22,7 +24,7 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
   const [id, setId] = useState(provider?.id ?? "");
   const settings = (provider?.settings ?? {}) as Record<string, unknown>;
   const save = async (texts: Record<string, string>) => {
-    const body = buildBody(texts, settings);
+    const body = kind === "saml" ? buildSamlBody(texts, settings) : buildBody(texts, settings);
     if (provider) await changeProvider(provider.id, body);
     else await createProvider({ ...body, id, kind });
     await invalidateProviders(client);
@@ -35,7 +37,7 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
       wide
       title={provider ? t("identity.editOf", { name: provider.name }) : t("identity.add")}
       submit={t("app.save")}
-      fields={FIELDS}
+      fields={kind === "saml" ? SAML_FIELDS : FIELDS}
       onSubmit={save}
       trigger={trigger}
     >
@@ -52,7 +54,7 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
                     value={kind}
                     onChange={({ target }) => setKind(target.value as Kind)}
                   >
-                    {(Object.keys(RECIPES) as Kind[]).map((each) => (
+                    {[...(Object.keys(RECIPES) as Kind[]), "saml" as const].map((each) => (
                       <option key={each} value={each}>
                         {t(`identity.kindOf.${each}`)}
                       </option>
@@ -76,76 +78,82 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
               </Field>
             </div>
           )}
-          <Callout tone="info">
-            <p>{t("identity.atProvider")}</p>
-            <CallbackUrl url={provider?.callbackUrl ?? buildCallbackUrl(id)} />
-            <p className="mt-1">{t(`identity.recipe.${kind}`)}</p>
-          </Callout>
-          <div className="grid items-start gap-4 sm:grid-cols-2">
-            <TextField
-              name="name"
-              label={t("identity.name")}
-              hint={t("identity.nameHint")}
-              required
-              maxLength={40}
-              defaultValue={provider?.name}
-              error={problem("name")}
-            />
-            <TextField
-              name="settings.server_url"
-              label={t("identity.serverUrl")}
-              hint={t("identity.serverUrlHint", { example: RECIPES[kind] })}
-              required
-              maxLength={2000}
-              defaultValue={text("server_url")}
-              error={problem("settings.server_url")}
-            />
-            <TextField
-              name="clientId"
-              label={t("identity.clientId")}
-              required
-              maxLength={191}
-              defaultValue={provider?.clientId}
-              error={problem("clientId")}
-            />
-            <Field
-              label={t("identity.secret")}
-              hint={t(provider?.hasSecret ? "identity.secretKept" : "identity.secretHint")}
-              error={problem("secret")}
-            >
-              {(wiring) => (
-                <input
-                  {...wiring}
-                  name="secret"
-                  type="password"
-                  maxLength={2000}
-                  autoComplete="new-password"
-                  className="control"
+          {kind === "saml" ? (
+            <SamlFields id={id} provider={provider} problem={problem} />
+          ) : (
+            <>
+              <Callout tone="info">
+                <p>{t("identity.atProvider")}</p>
+                <CallbackUrl url={provider?.callbackUrl ?? buildCallbackUrl(id)} />
+                <p className="mt-1">{t(`identity.recipe.${kind}`)}</p>
+              </Callout>
+              <div className="grid items-start gap-4 sm:grid-cols-2">
+                <TextField
+                  name="name"
+                  label={t("identity.name")}
+                  hint={t("identity.nameHint")}
+                  required
+                  maxLength={40}
+                  defaultValue={provider?.name}
+                  error={problem("name")}
                 />
-              )}
-            </Field>
-            <TextField
-              name="settings.allowed_domains"
-              label={t("identity.domains")}
-              hint={t("identity.domainsHint")}
-              defaultValue={words("allowed_domains")}
-              error={problem("settings.allowed_domains")}
-            />
-            <TextField
-              name="settings.groups_claim"
-              label={t("identity.groups")}
-              hint={t("identity.groupsHint")}
-              defaultValue={text("groups_claim")}
-              error={problem("settings.groups_claim")}
-            />
-            <TextField
-              name="settings.scopes"
-              label={t("identity.scopes")}
-              hint={t("identity.scopesHint")}
-              defaultValue={words("scopes")}
-              error={problem("settings.scopes")}
-            />
-          </div>
+                <TextField
+                  name="settings.server_url"
+                  label={t("identity.serverUrl")}
+                  hint={t("identity.serverUrlHint", { example: RECIPES[kind] })}
+                  required
+                  maxLength={2000}
+                  defaultValue={text("server_url")}
+                  error={problem("settings.server_url")}
+                />
+                <TextField
+                  name="clientId"
+                  label={t("identity.clientId")}
+                  required
+                  maxLength={191}
+                  defaultValue={provider?.clientId}
+                  error={problem("clientId")}
+                />
+                <Field
+                  label={t("identity.secret")}
+                  hint={t(provider?.hasSecret ? "identity.secretKept" : "identity.secretHint")}
+                  error={problem("secret")}
+                >
+                  {(wiring) => (
+                    <input
+                      {...wiring}
+                      name="secret"
+                      type="password"
+                      maxLength={2000}
+                      autoComplete="new-password"
+                      className="control"
+                    />
+                  )}
+                </Field>
+                <TextField
+                  name="settings.allowed_domains"
+                  label={t("identity.domains")}
+                  hint={t("identity.domainsHint")}
+                  defaultValue={words("allowed_domains")}
+                  error={problem("settings.allowed_domains")}
+                />
+                <TextField
+                  name="settings.groups_claim"
+                  label={t("identity.groups")}
+                  hint={t("identity.groupsHint")}
+                  defaultValue={text("groups_claim")}
+                  error={problem("settings.groups_claim")}
+                />
+                <TextField
+                  name="settings.scopes"
+                  label={t("identity.scopes")}
+                  hint={t("identity.scopesHint")}
+                  defaultValue={words("scopes")}
+                  error={problem("settings.scopes")}
+                />
+              </div>
+            </>
+          )}
           <Flag
             name="settings.create_users"
             label={t("identity.createUsers")}
@@ -161,27 +169,5 @@ export function ProviderForm({ provider, trigger }: ProviderFormProps) {
         </>
       )}
     </FormDialog>
-  );
-}
-
-/** The address to be entered at the provider. */
-export function CallbackUrl({ url }: { url: string }) {
-  return (
-    <p className="flex items-center gap-1 font-mono text-xs">
-      <code className="min-w-0 break-all select-all">{url}</code>
-      <CopyButton text={url} />
-    </p>
-  );
-}
-
-function Flag({ name, label, hint, checked }: { name: string; label: string; hint: string; checked: boolean }) {
-  return (
-    <label className="flex items-start gap-2 text-sm">
-      <input type="checkbox" name={name} className="mt-1" defaultChecked={checked} />
-      <span>
-        {label}
-        <span className="block text-muted">{hint}</span>
-      </span>
-    </label>
   );
 }

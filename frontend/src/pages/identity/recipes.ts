@@ -3,7 +3,7 @@ import type { IdentityProvider } from "@/api/identity";
 export type Kind = IdentityProvider["kind"];
 
 /** The kinds in the form's order, with the form of their issuer's address. */
-export const RECIPES: Readonly<Record<Kind, string>> = {
+export const RECIPES: Readonly<Record<Exclude<Kind, "saml">, string>> = {
   keycloak: "https://sso.example.org/realms/main",
   microsoft: "https://login.microsoftonline.com/TENANT-ID/v2.0",
   okta: "https://example.okta.com",
