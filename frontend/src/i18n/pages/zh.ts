@@ -116,7 +116,7 @@ export const zh = {
       productOf: { entra: "Microsoft Entra ID", okta: "Okta", keycloak: "Keycloak", adfs: "AD FS", other: "其他" },
       recipe: {
         entra:
-          "在 Enterprise applications 中选择 New application，再选 Create your own。在 Single sign-on 的 SAML 中，把下面两个地址分别填入 Reply URL 和 Identifier；在 Attributes & Claims 中添加用户组声明，只发送分配给应用的组。最后把 App Federation Metadata Url 填入下方。",
+          "在 Enterprise applications 中选择 New application，再选 Create your own。在 Single sign-on 的 SAML 中，把这两个地址分别填入 Reply URL 和 Identifier；在 Attributes & Claims 中添加用户组声明，只发送分配给应用的组。最后把 App Federation Metadata Url 填入下方。",
         okta: "在 Applications 中选择 Create App Integration 和 SAML 2.0，把两个地址分别填入 Single sign-on URL 和 Audience URI；添加属性 mail、firstName、lastName 和用户组属性 groups。最后把 Sign On 页中的 Metadata URL 填入下方。",
         keycloak:
           "在 Clients 中选择 Import client，导入第二个地址上的文件；打开 Sign assertions，关闭 Client signature required；在 Client scopes 中为 mail 添加映射，并用 Group list 添加 groups。下方填写 https://HOST/realms/REALM/protocol/saml/descriptor。",

@@ -154,7 +154,7 @@ function LongField({ label, hint, error, ...area }: LongFieldProps) {
           rows={3}
           spellCheck={false}
           autoComplete="off"
-          className="control font-mono text-xs"
+          className="control h-20 font-mono text-xs"
         />
       )}
     </Field>
