@@ -18,6 +18,7 @@ ALLAUTH_PROVIDERS: Mapping[str, str] = {
     ProviderKind.LARK: "vendor_login",
     ProviderKind.DINGTALK: "vendor_login",
     ProviderKind.WECOM: "vendor_login",
+    ProviderKind.SAML: "saml",
 }
 """The provider class of allauth by kind. `apps.identity.starts` lists the kinds that people can sign in by."""
 

@@ -128,6 +128,8 @@ def _parse_entry(label: str, entry: Any) -> ProviderConfiguration:
     settings = entry.get("settings", {})
     if not isinstance(settings, Mapping):
         raise ValueError(f"{label}: settings must be an object.")
+    if kind == ProviderKind.SAML:
+        settings = _read_saml_metadata(label, settings)
     if problems := provider_settings.check_settings(kind, texts["client_id"], settings):
         field, code = problems[0]
         raise ValueError(f"{label}: {field} is wrong ({code}).")
@@ -136,17 +138,33 @@ def _parse_entry(label: str, entry: Any) -> ProviderConfiguration:
         kind=kind,
         name=(texts["name"] or texts["id"])[:40],
         client_id=texts["client_id"],
-        secret=texts["secret"] or _read_secret_file(label, texts["secret_file"]),
+        secret=texts["secret"] or _read_file(label, "secret_file", texts["secret_file"])[:10_000],
         settings=dict(settings),
         enabled=entry.get("enabled", True) is not False,
         readonly=True,
     )
 
 
-def _read_secret_file(label: str, path: str) -> str:
+def _read_saml_metadata(label: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the settings with what `metadata`, or the file `metadata_file`, says. Raises ValueError: an address is
+    not read here, because nothing may be fetched before the platform starts."""
+    from apps.identity.saml_metadata import read_metadata  # with xmlsec: for platforms that have such a provider
+
+    rest = {key: value for key, value in settings.items() if key not in ("metadata", "metadata_file")}
+    if "metadata_url" in rest:
+        raise ValueError(f"{label}: settings.metadata_url is not read from the environment; name a metadata_file.")
+    text = settings.get("metadata") or _read_file(label, "settings.metadata_file", settings.get("metadata_file", ""))
+    try:
+        return {**rest, **read_metadata(str(text).encode(), rest.get("entity_id"))} if text else rest
+    except ValueError as error:
+        raise ValueError(f"{label}: {error}.") from None
+
+
+def _read_file(label: str, field: str, path: Any) -> str:
     if not path:
         return ""
     try:
-        return Path(path).read_text(encoding="utf-8")[:10_000].strip()
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{label}: secret_file cannot be read: {error}") from None
+        with Path(path).open(encoding="utf-8") as file:
+            return file.read(MAX_FILE_BYTES).strip()
+    except (OSError, ValueError, TypeError) as error:
+        raise ValueError(f"{label}: {field} cannot be read: {error}") from None

@@ -19,15 +19,14 @@ PEOPLE_SETTINGS: Mapping[str, str] = {
     "tenant_key": "",
     "corp_id": "",
     "entity_id": "",
+    "attributes.uid": "",
 }
 """The settings that say whom a `uid` means, with their defaults."""
 
 
 def list_people_values(kind: str, client_id: str, settings: Mapping[str, Any]) -> dict[str, str]:
     """Return what says whom a provider's `uid`s mean, by field of the API."""
-    found = {
-        f"settings.{key}": str(settings.get(key) or default).rstrip("/") for key, default in PEOPLE_SETTINGS.items()
-    }
+    found = {f"settings.{path}": _read_setting(settings, path) or default for path, default in PEOPLE_SETTINGS.items()}
     if kind == ProviderKind.WECOM:  # its client is the organisation
         found["clientId"] = client_id
     return found
@@ -44,6 +43,13 @@ def accept_issuer(configuration: ProviderConfiguration) -> bool:
         return False
     LinkedIssuer.objects.update_or_create(pk=configuration.id, defaults={"issuer": issuer})
     return True
+
+
+def _read_setting(settings: Mapping[str, Any], path: str) -> str:
+    value: Any = settings
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return str(value or "").rstrip("/")
 
 
 def _describe_issuer(configuration: ProviderConfiguration) -> str:

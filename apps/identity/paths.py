@@ -21,5 +21,13 @@ def get_safe_path(path: str | None) -> str:
 
 def make_callback_url(request: HttpRequest, provider_id: str, kind: str = ProviderKind.OPENID_CONNECT) -> str:
     """Return the address that a provider sends people back to, which is entered at the provider."""
-    path = f"/auth/{'vendors' if kind in VENDOR_KINDS else 'oidc'}/{provider_id}/login/callback/"
+    return _make_url(request, f"/auth/{'vendors' if kind in VENDOR_KINDS else 'oidc'}/{provider_id}/login/callback/")
+
+
+def make_saml_url(request: HttpRequest, provider_id: str, page: str) -> str:
+    """Return the address of a SAML provider's `acs`, to which it sends its answers, or of our `metadata` for it."""
+    return _make_url(request, f"/auth/saml/{provider_id}/{page}/")
+
+
+def _make_url(request: HttpRequest, path: str) -> str:
     return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else request.build_absolute_uri(path)

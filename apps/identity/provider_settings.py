@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from apps.identity import saml_settings
 from apps.identity.models import ProviderKind
 
 MAX_TEXT = 2_000
@@ -112,6 +113,8 @@ RESERVED_PARAMETERS = frozenset(
 
 def check_settings(kind: str, client_id: str, settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what is wrong: pairs of a field and a code."""
+    if kind == ProviderKind.SAML:
+        return saml_settings.list_problems(settings, COMMON)
     checks = CHECKS.get(kind)
     if checks is None:
         return []

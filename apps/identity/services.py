@@ -14,7 +14,7 @@ from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_row_limit
 from apps.identity import environment
 from apps.identity.issuers import accept_issuer, list_people_values
-from apps.identity.models import IdentityProvider
+from apps.identity.models import IdentityProvider, ProviderKind
 from apps.identity.provider_settings import check_settings
 from apps.identity.selectors import find_configuration
 from fermi.jobs.spec import Problem
@@ -28,6 +28,8 @@ def create_provider(
     check_row_limit("identity-providers", IdentityProvider.objects.all())
     if provider_id in {one.id for one in environment.read_environment().providers}:
         raise ApiError(409, "IDENTITY_ID_TAKEN", "id", id=provider_id)
+    if kind == ProviderKind.SAML:
+        values = {**values, "settings": _read_metadata(values["settings"])}
     row = IdentityProvider(pk=provider_id, kind=kind, name=name, created_at=now(), created_by=user)
     _set_values(row, user, {**values, "secret": secret})
     try:
@@ -39,10 +41,17 @@ def create_provider(
     return row
 
 
-@transaction.atomic
 def change_provider(user: User, provider_id: str, values: Mapping[str, Any]) -> IdentityProvider:
     """Change a provider; its id and kind stay. A secret that is not given stays. Raises ApiError and ProblemsError."""
     access.require_administrator(user)
+    found = find_configuration(provider_id, enabled=None)
+    if found is not None and found.kind == ProviderKind.SAML and not found.readonly and "settings" in values:
+        values = {**values, "settings": _read_metadata(values["settings"])}
+    return _change_row(user, provider_id, values)
+
+
+@transaction.atomic
+def _change_row(user: User, provider_id: str, values: Mapping[str, Any]) -> IdentityProvider:
     row = _get_row(provider_id)
     _check_same_people(row, values)
     _set_values(row, user, values)
@@ -102,6 +111,13 @@ def _check_same_people(row: IdentityProvider, values: Mapping[str, Any]) -> None
             continue
         if count := SocialAccount.objects.filter(provider=row.pk).count():
             raise ApiError(409, "IDENTITY_LINKED", field, id=row.pk, count=count)
+
+
+def _read_metadata(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return SAML's settings with what the metadata says. It may be fetched: call it before the transaction begins."""
+    from apps.identity.saml_metadata import expand_settings  # with xmlsec: for platforms that have such a provider
+
+    return expand_settings(settings)
 
 
 def _get_row(provider_id: str) -> IdentityProvider:

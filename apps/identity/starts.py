@@ -42,4 +42,5 @@ STARTS: Mapping[str, Start] = {
     ProviderKind.LARK: start_by_allauth,
     ProviderKind.DINGTALK: start_by_allauth,
     ProviderKind.WECOM: start_by_allauth,
+    ProviderKind.SAML: start_by_allauth,
 }

@@ -24,3 +24,11 @@ def delete_expired() -> None:
     """Delete rows of sessions that are over, and logout tokens that are too old to be accepted."""
     provider_sessions.delete_expired_rows()
     provider_sessions.delete_expired_tokens()
+
+
+@shared_task(name="identity.metadata", ignore_result=True)
+def refresh_saml_metadata() -> None:
+    """Read again what SAML providers say of themselves, above all with which certificates they sign."""
+    from apps.identity import saml_metadata  # with xmlsec: for platforms that have such a provider
+
+    saml_metadata.refresh_metadata()

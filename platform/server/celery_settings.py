@@ -61,5 +61,6 @@ CELERY_BEAT_SCHEDULE = {
     "endings": {"task": "clusters.endings", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "telemetry": {"task": "telemetry.fold", "schedule": 60.0, "options": {"expires": 60.0}},
     "telemetry-forget": {"task": "telemetry.forget", "schedule": 120.0, "options": {"expires": 120.0}},
+    "identity-metadata": {"task": "identity.metadata", "schedule": 86400.0, "options": {"expires": 86400.0}},
     **({"traces": {"task": "training.traces", "schedule": 10.0, "options": {"expires": 10.0}}} if TRACING else {}),
 }

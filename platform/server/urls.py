@@ -50,6 +50,7 @@ urlpatterns = [
     path("auth/link/<str:secret>", sign_in_by_link),
     path("auth/", include("apps.identity.oidc.urls")),
     path("auth/", include("apps.identity.vendors.urls")),
+    path("auth/", include("apps.identity.saml.urls")),
     path("environments/<str:environment_id>/open", open_environment),
     path("admin/login/", views.redirect_admin_login),
     path("admin/", admin.site.urls),

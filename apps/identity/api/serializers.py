@@ -49,12 +49,15 @@ class IdentityProviderQuery(PageQuery):
 
 class IdentityProviderChangeRequest(serializers.Serializer):
     name = serializers.CharField(max_length=40)
-    clientId = serializers.CharField(source="client_id", max_length=191)
+    clientId = serializers.CharField(
+        source="client_id", max_length=191, required=False, allow_blank=True, help_text="SAML has none"
+    )
     secret = serializers.CharField(
         max_length=2_000, required=False, allow_blank=True, help_text="never shown again; without one it stays"
     )
     settings = serializers.DictField(
-        child=serializers.JSONField(allow_null=True), help_text="docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, …"
+        child=serializers.JSONField(allow_null=True),
+        help_text="docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, …",
     )
     enabled = serializers.BooleanField(required=False, help_text="whether people may sign in by it; true by default")
 
@@ -79,6 +82,9 @@ class IdentityProviderItem(serializers.Serializer):
     enabled = serializers.BooleanField()
     readonly = serializers.BooleanField(help_text="true: it comes from the platform's environment")
     callbackUrl = serializers.CharField(help_text="to be entered at the provider")
+    metadataUrl = serializers.CharField(
+        allow_null=True, help_text="what a SAML provider reads about this platform; null for other kinds"
+    )
     linkCount = serializers.IntegerField(help_text="accounts that people sign in to by it")
 
 

@@ -15,7 +15,8 @@ from apps.common.texts import render_text
 from apps.identity import selectors, services
 from apps.identity.api import serializers as shapes
 from apps.identity.configuration import ProviderConfiguration
-from apps.identity.paths import make_callback_url
+from apps.identity.models import ProviderKind
+from apps.identity.paths import make_callback_url, make_saml_url
 from apps.identity.starts import STARTS
 from fermi import messages
 
@@ -161,6 +162,7 @@ def _serialize_row(request: Request, provider_id: str) -> dict[str, Any]:
 
 def serialize_provider(request: Request, one: ProviderConfiguration, link_count: int) -> dict[str, Any]:
     """Return a provider as the API answers it, without its secret."""
+    page, is_saml = request._request, one.kind == ProviderKind.SAML
     return {
         "id": one.id,
         "kind": one.kind,
@@ -170,6 +172,7 @@ def serialize_provider(request: Request, one: ProviderConfiguration, link_count:
         "settings": dict(one.settings),
         "enabled": one.enabled,
         "readonly": one.readonly,
-        "callbackUrl": make_callback_url(request._request, one.id, one.kind),
+        "callbackUrl": make_saml_url(page, one.id, "acs") if is_saml else make_callback_url(page, one.id, one.kind),
+        "metadataUrl": make_saml_url(page, one.id, "metadata") if is_saml else None,
         "linkCount": link_count,
     }

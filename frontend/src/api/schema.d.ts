@@ -6394,10 +6394,11 @@ export interface components {
         };
         IdentityProviderCreateRequest: {
             name: string;
-            clientId: string;
+            /** @description SAML has none */
+            clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, … */
+            /** @description docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, … */
             settings: {
                 [key: string]: unknown;
             };
@@ -6419,6 +6420,8 @@ export interface components {
             readonly: boolean;
             /** @description to be entered at the provider */
             callbackUrl: string;
+            /** @description what a SAML provider reads about this platform; null for other kinds */
+            metadataUrl: string | null;
             /** @description accounts that people sign in to by it */
             linkCount: number;
         };
@@ -6439,7 +6442,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "feishu" | "lark" | "dingtalk" | "wecom";
+        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "feishu" | "lark" | "dingtalk" | "wecom" | "saml";
         IdentityProviderLink: {
             username: string;
             uid: string;
@@ -7845,10 +7848,11 @@ export interface components {
         };
         PatchedIdentityProviderChangeRequest: {
             name?: string;
+            /** @description SAML has none */
             clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, … */
+            /** @description docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, … */
             settings?: {
                 [key: string]: unknown;
             };

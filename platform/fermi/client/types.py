@@ -1093,6 +1093,7 @@ IdentityProviderKind: TypeAlias = Literal[
     "lark",
     "dingtalk",
     "wecom",
+    "saml",
 ]
 
 
@@ -1974,13 +1975,16 @@ class PatchedGroupChangeRequest(TypedDict):
 class PatchedIdentityProviderChangeRequest(TypedDict):
     name: NotRequired[str]
     clientId: NotRequired[str]
+    """
+    SAML has none
+    """
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: NotRequired[dict[str, Any]]
     """
-    docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, …
+    docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, …
     """
     enabled: NotRequired[bool]
     """
@@ -5361,14 +5365,17 @@ class HostedItem(TypedDict):
 
 class IdentityProviderCreateRequest(TypedDict):
     name: str
-    clientId: str
+    clientId: NotRequired[str]
+    """
+    SAML has none
+    """
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: dict[str, Any]
     """
-    docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, …
+    docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, …
     """
     enabled: NotRequired[bool]
     """
@@ -5396,6 +5403,10 @@ class IdentityProviderItem(TypedDict):
     callbackUrl: str
     """
     to be entered at the provider
+    """
+    metadataUrl: str | None
+    """
+    what a SAML provider reads about this platform; null for other kinds
     """
     linkCount: int
     """

@@ -6,6 +6,7 @@ import type { IdentityProvider } from "@/api/identity";
 import { apiUrl, me, platformHandlers, respondWith, respondWithError, respondWithList } from "@/test/platform";
 import { renderAt } from "@/test/render";
 import { buildBody } from "./recipes";
+import { buildSamlBody } from "./saml";
 
 const company: IdentityProvider = {
   id: "company",
@@ -17,6 +18,7 @@ const company: IdentityProvider = {
   enabled: true,
   readonly: false,
   callbackUrl: "https://fermi.example.org/auth/oidc/company/login/callback/",
+  metadataUrl: null,
   linkCount: 2,
 };
 
@@ -86,6 +88,72 @@ test("a vendor has the setting that names the organisation, and none of OpenID C
     agent_id: "1000002",
     create_users: false,
     fetch_groups: true,
+  });
+});
+
+test("a SAML provider is added by its metadata, with the two addresses to enter there", async () => {
+  const sent = vi.fn();
+  platformHandlers.use(
+    http.post(LIST, async ({ request }) => {
+      sent(await request.json());
+      return respondWith(company, 201);
+    }),
+  );
+  show();
+  await userEvent.click(await screen.findByRole("button", { name: "添加身份提供方" }));
+  const dialog = within(await screen.findByRole("dialog"));
+  await userEvent.selectOptions(dialog.getByLabelText("身份提供方"), "SAML 2.0");
+  await userEvent.type(dialog.getByLabelText("ID"), "firm");
+  dialog.getByText(`${location.origin}/auth/saml/firm/acs/`);
+  dialog.getByText(`${location.origin}/auth/saml/firm/metadata/`);
+  dialog.getByText(/App Federation Metadata Url/);
+  await userEvent.selectOptions(dialog.getByLabelText("产品"), "AD FS");
+  dialog.getByText(/Relying Party Trusts/);
+  expect(dialog.queryByLabelText("客户端 ID")).toBeNull();
+  await userEvent.type(dialog.getByLabelText("名称"), "Firm");
+  await userEvent.type(dialog.getByLabelText("元数据地址"), "https://sso.example.org/metadata");
+  await userEvent.type(dialog.getByLabelText("用户组属性"), "memberOf");
+  await userEvent.click(dialog.getByRole("button", { name: "保存" }));
+  await screen.findByText("已保存");
+  expect(sent.mock.calls).toEqual([
+    [
+      {
+        id: "firm",
+        kind: "saml",
+        name: "Firm",
+        settings: {
+          metadata_url: "https://sso.example.org/metadata",
+          attributes: { groups: ["memberOf"] },
+          create_users: true,
+          link_by_verified_email: false,
+          vouches_for_emails: false,
+        },
+      },
+    ],
+  ]);
+});
+
+test("what was read from a SAML provider's metadata goes with its address, and stays without a change", () => {
+  const before = {
+    metadata_url: "https://sso.example.org/metadata",
+    entity_id: "https://sso.example.org",
+    sso_url: "https://sso.example.org/sso",
+    x509: "-----BEGIN\nEND-----",
+    attributes: { email: ["mail"], groups: ["memberOf"] },
+  };
+  const texts = Object.fromEntries(
+    (["metadata_url", "entity_id", "sso_url", "x509"] as const).map((key) => [
+      `settings.${key}`,
+      before[key].replaceAll("\n", "\r\n"),
+    ]),
+  );
+  const flags = { create_users: false, link_by_verified_email: false, vouches_for_emails: false };
+  expect(buildSamlBody({ ...texts, groups: "memberOf" }, before).settings).toEqual({ ...before, ...flags });
+  const elsewhere = { ...texts, "settings.metadata_url": "https://other.example.org/metadata" };
+  expect(buildSamlBody(elsewhere, before).settings).toEqual({
+    metadata_url: "https://other.example.org/metadata",
+    attributes: { email: ["mail"] },
+    ...flags,
   });
 });
 

@@ -19,7 +19,8 @@ import { EmptyState } from "@/ui/empty-state";
 import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Page } from "@/ui/page";
 import { toast } from "@/ui/toast";
-import { CallbackUrl, ProviderForm } from "./provider-form";
+import { CallbackUrl } from "./parts";
+import { ProviderForm } from "./provider-form";
 import { getRequiredSetting } from "./recipes";
 
 /** The providers that people sign in with. Administrators only: the API refuses others, and the page shows why. */
@@ -66,14 +67,22 @@ export function Component() {
 
 function Provider({ provider }: { provider: IdentityProvider }) {
   const { t } = useTranslation();
-  const { id, name, kind, clientId, enabled, readonly, callbackUrl, linkCount, settings } = provider;
+  const { id, name, kind, clientId, enabled, readonly, callbackUrl, metadataUrl, linkCount, settings } = provider;
+  const values = settings as Record<string, unknown>;
+  const text = (key: string) => (typeof values[key] === "string" ? values[key] : "");
   const required = getRequiredSetting(kind);
-  const value = (settings as Record<string, unknown>)[required];
-  const facts: [label: string, value: string][] = [
-    [t("identity.id"), id],
-    [t(`identity.required.${required}`), typeof value === "string" ? value : ""],
-    [t("identity.clientId"), clientId],
-  ];
+  const facts: [label: string, value: string][] =
+    kind === "saml"
+      ? [
+          [t("identity.id"), id],
+          [t("identity.saml.entityId"), text("entity_id")],
+          [t("identity.saml.metadataUrl"), text("metadata_url") || t("identity.saml.readOnce")],
+        ]
+      : [
+          [t("identity.id"), id],
+          [t(`identity.required.${required}`), text(required)],
+          [t("identity.clientId"), clientId],
+        ];
   return (
     <Card
       title={
@@ -92,10 +101,18 @@ function Provider({ provider }: { provider: IdentityProvider }) {
             <dd className="break-all">{value}</dd>
           </div>
         ))}
-        <dt className="text-muted">{t("identity.callback")}</dt>
+        <dt className="text-muted">{t(kind === "saml" ? "identity.saml.consumer" : "identity.callback")}</dt>
         <dd>
           <CallbackUrl url={callbackUrl} />
         </dd>
+        {metadataUrl !== null && (
+          <>
+            <dt className="text-muted">{t("identity.saml.platform")}</dt>
+            <dd>
+              <CallbackUrl url={metadataUrl} />
+            </dd>
+          </>
+        )}
         <dt className="text-muted">{t("identity.links")}</dt>
         <dd className="flex flex-wrap items-center gap-2">
           <span>{t("identity.linkCount", { count: linkCount })}</span>

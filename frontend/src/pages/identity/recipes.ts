@@ -2,8 +2,9 @@ import type { IdentityProvider } from "@/api/identity";
 
 export type Kind = IdentityProvider["kind"];
 
-/** The kinds in the form's order, with an example of the setting that they cannot do without. */
-export const RECIPES: Readonly<Record<Kind, string>> = {
+/** The kinds that have a client at the provider, in the form's order, with an example of the setting that they cannot do
+ * without. */
+export const RECIPES: Readonly<Record<Exclude<Kind, "saml">, string>> = {
   keycloak: "https://sso.example.org/realms/main",
   microsoft: "https://login.microsoftonline.com/TENANT-ID/v2.0",
   okta: "https://example.okta.com",
