@@ -16,6 +16,7 @@ api: list[URLPattern | URLResolver] = [
     path("", include("apps.oauth.api.urls")),
     path("", include("apps.directory.api.urls")),
     path("", include("apps.notices.api.urls")),
+    path("", include("apps.audit_stream.api.urls")),
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),
     path("", include("apps.scheduling.api.urls")),

@@ -74,7 +74,8 @@ ONE_FOR_EACH_OTHER_ROW = {
     "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
-    "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
+    "accounts.Project", "accounts.SignInLink", "accounts.User", "audit_stream.AuditReceiver",
+    "clusters.AvailabilityZone", "clusters.Cluster",
     "code.Blob", "common.ClockJump", "directory.GroupProject", "directory.RoleRule", "environments.Event",
     "environments.Gpu", "environments.Run", "identity.IdentityProvider", "notices.Delivery", "notices.Incident",
     "notices.Item", "overview.Hour", "runs.Position", "scheduling.Price", "scheduling.Usage", "sweeps.Trial",

@@ -152,6 +152,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit-stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return where the audit trail is sent to, and how far each receiver has come (administrator). */
+        get: operations["getAuditStream"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/me": {
         parameters: {
             query?: never;
@@ -4615,6 +4632,33 @@ export interface components {
             code: number;
             message: string;
         };
+        AuditReceiverItem: {
+            name: components["schemas"]["NameEnum"];
+            /** @description without user, password, path and query */
+            address: string;
+            /** @description id of the last event that it confirmed */
+            position: number | null;
+            /** @description events that it has not confirmed; at most 10,000 are counted */
+            eventsBehind: number;
+            /** Format: date-time */
+            firstUnsentAt: string | null;
+            /** Format: date-time */
+            sentAt: string | null;
+            /** Format: date-time */
+            failingSince: string | null;
+            failures: number;
+            problem: string;
+            /** Format: date-time */
+            nextTryAt: string | null;
+        };
+        AuditStream: {
+            receivers: components["schemas"]["AuditReceiverItem"][];
+        };
+        AuditStreamEnvelope: {
+            data: components["schemas"]["AuditStream"];
+            code: number;
+            message: string;
+        };
         AuthorizationDecideRequest: {
             /** @description query string with which the program opened the page */
             query: string;
@@ -6377,7 +6421,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "audit_stream" | "certificate_ends";
         Invitation: {
             /** @description at the platform's address; signs in once. Shown this once */
             path: string;
@@ -6933,6 +6977,8 @@ export interface components {
             min: number;
             max: number | null;
         };
+        /** @enum {string} */
+        NameEnum: "syslog" | "webhook";
         NamedText: {
             name: string;
             content: string;
@@ -12236,6 +12282,33 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getAuditStream: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditStreamEnvelope"];
                 };
             };
             default: {

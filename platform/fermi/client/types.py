@@ -1071,6 +1071,7 @@ IncidentKind: TypeAlias = Literal[
     "environment_wanted",
     "disk_full",
     "token_ends",
+    "audit_stream",
     "certificate_ends",
 ]
 
@@ -1351,6 +1352,9 @@ class ModelItem(TypedDict):
 class ModelSize(TypedDict):
     min: int
     max: int | None
+
+
+NameEnum: TypeAlias = Literal["syslog", "webhook"]
 
 
 class NamedText(TypedDict):
@@ -4511,6 +4515,32 @@ class AttentionSubject(TypedDict):
     type: AttentionSubjectType
     id: str
     name: str
+
+
+class AuditReceiverItem(TypedDict):
+    name: NameEnum
+    address: str
+    """
+    without user, password, path and query
+    """
+    position: int | None
+    """
+    id of the last event that it confirmed
+    """
+    eventsBehind: int
+    """
+    events that it has not confirmed; at most 10,000 are counted
+    """
+    firstUnsentAt: str | None
+    sentAt: str | None
+    failingSince: str | None
+    failures: int
+    problem: str
+    nextTryAt: str | None
+
+
+class AuditStream(TypedDict):
+    receivers: list[AuditReceiverItem]
 
 
 class BetweenZones(TypedDict):
