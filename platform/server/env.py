@@ -314,6 +314,34 @@ def read_file_path(name: str) -> str:
     return path
 
 
+def read_number_within(name: str, low: int, high: int) -> int | None:
+    """Return a whole number of this span; None where the variable is not set. Raise InvalidSettingError."""
+    text = os.environ.get(name, "")
+    if not text:
+        return None
+    if not text.isdecimal() or not low <= int(text) <= high:
+        raise InvalidSettingError(f"{name} must be a whole number from {low} to {high}, not {text!r}.")
+    return int(text)
+
+
+def read_second_factor(name: str) -> str | None:
+    """Return whose accounts need a second factor; None where the variable is not set. Raise InvalidSettingError."""
+    return read_choice(name, ("nobody", "administrators", "everybody")) if os.environ.get(name) else None
+
+
+def read_sign_in_policy() -> dict[str, Any]:
+    """Return the fields of the sign-in policy that the environment sets. Raise InvalidSettingError."""
+    exempt = "FERMI_SECOND_FACTOR_TOKENS_EXEMPT"
+    values = {
+        "password_length": read_setting("FERMI_PASSWORD_LENGTH"),
+        "second_factor": read_setting("FERMI_SECOND_FACTOR"),
+        "tokens_exempt": read_flag(exempt) if os.environ.get(exempt) else None,
+        "session_hours": read_setting("FERMI_SESSION_HOURS"),
+        "idle_minutes": read_setting("FERMI_SESSION_IDLE_MINUTES"),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
 READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_AUDIT_CA": read_file_path,
     "FERMI_AUDIT_START": read_moment,
@@ -335,9 +363,13 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_LOG_LEVEL": partial(read_choice, allowed=("INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL")),
     "FERMI_LOG_ZONE": read_zone,
     "FERMI_MASTER_PORTS": partial(read_port_range, default=f"{DEFAULT_MASTER_PORT}-32767"),
+    "FERMI_PASSWORD_LENGTH": partial(read_number_within, low=8, high=64),
     "FERMI_PREFLIGHT_PATIENCE": partial(read_seconds, default=12.0),
     "FERMI_RATE_LIMIT": partial(read_limit, default=1200),
     "FERMI_RATE_LIMIT_ANONYMOUS": partial(read_limit, default=120),
+    "FERMI_SECOND_FACTOR": read_second_factor,
+    "FERMI_SESSION_HOURS": partial(read_number_within, low=0, high=8760),
+    "FERMI_SESSION_IDLE_MINUTES": partial(read_number_within, low=0, high=43_200),
     "FERMI_TASKS_KEEP_DAYS": read_days,
     "FERMI_TOKEN_MAX_DAYS": read_days,
     "FERMI_TASK_READS": partial(read_folders, default=os.pathsep.join(isolation.DEFAULT_READ_FOLDERS)),

@@ -169,6 +169,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/banner": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the text that people read before they sign in, in the request's language; null without one. */
+        get: operations["getSignInBanner"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/banner/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Accept the banner in this session of a browser; recorded in the audit trail. 409 for another version. */
+        post: operations["acceptSignInBanner"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/me": {
         parameters: {
             query?: never;
@@ -2973,6 +3007,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sign-in-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the rules for passwords, second factors, sessions and the banner (administrator). */
+        get: operations["getSignInPolicy"];
+        /**
+         * @description Replace these rules (administrator). Who lacks a second factor that is then required sets it up at the next
+         *     request; nobody's session ends by it.
+         */
+        put: operations["changeSignInPolicy"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sweeps": {
         parameters: {
             query?: never;
@@ -4693,6 +4748,17 @@ export interface components {
         };
         /** @enum {string} */
         AxisEnum: "step" | "time" | "relativeTime" | "tokens" | "samples" | "gpuHours";
+        Banner: {
+            title: string;
+            /** @description plain text with line ends */
+            text: string;
+            /** @description people accept it in each session, or can do nothing */
+            required: boolean;
+            version: number;
+        };
+        BannerAcceptRequest: {
+            version: number;
+        };
         BetweenZones: {
             items: components["schemas"]["ZoneLink"][];
         };
@@ -7276,6 +7342,11 @@ export interface components {
             level: components["schemas"]["DiagnosisLevel"];
             message: string;
         };
+        OptionalBannerEnvelope: {
+            data: components["schemas"]["Banner"] | null;
+            code: number;
+            message: string;
+        };
         OptionalEnvironmentDetailEnvelope: {
             data: components["schemas"]["EnvironmentDetail"] | null;
             code: number;
@@ -9312,6 +9383,8 @@ export interface components {
             path: string;
             sha256: string;
         };
+        /** @enum {string} */
+        SecondFactorEnum: "nobody" | "administrators" | "everybody";
         SecretItem: {
             name: string;
             /** Format: date-time */
@@ -9457,6 +9530,46 @@ export interface components {
             data: components["schemas"]["SignIn"];
             code: number;
             message: string;
+        };
+        SignInPolicyItem: {
+            passwordLength: number;
+            secondFactor: components["schemas"]["SecondFactorEnum"];
+            tokensExempt: boolean;
+            sessionHours: number;
+            idleMinutes: number;
+            bannerTitleEn: string;
+            bannerTitleZh: string;
+            bannerTextEn: string;
+            bannerTextZh: string;
+            bannerRequired: boolean;
+            bannerVersion: number;
+            /** @description fields that the platform's environment sets */
+            readonly: string[];
+            /** @description active accounts with a password that have none */
+            withoutSecondFactor: components["schemas"]["WithoutSecondFactor"];
+        };
+        SignInPolicyItemEnvelope: {
+            data: components["schemas"]["SignInPolicyItem"];
+            code: number;
+            message: string;
+        };
+        SignInPolicyRequest: {
+            /** @description characters that new passwords need */
+            passwordLength: number;
+            /** @description whose accounts with a password need one */
+            secondFactor: components["schemas"]["SecondFactorEnum"];
+            /** @description tokens of people who lack a required second factor work on */
+            tokensExempt: boolean;
+            /** @description after which a session ends; 0: two weeks unused */
+            sessionHours: number;
+            /** @description without a request until it ends; 0: no limit */
+            idleMinutes: number;
+            bannerTitleEn: string;
+            bannerTitleZh: string;
+            bannerTextEn: string;
+            bannerTextZh: string;
+            /** @description it is accepted in each session */
+            bannerRequired: boolean;
         };
         SignInProvider: {
             id: string;
@@ -11493,6 +11606,10 @@ export interface components {
         WayEnum: "inside" | "beside";
         /** @enum {string} */
         WhatEnum: "opened" | "over" | "test";
+        WithoutSecondFactor: {
+            administrators: number;
+            everybody: number;
+        };
         WorkerBeat: {
             id: string;
             /** @description the worker's own */
@@ -12309,6 +12426,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AuditStreamEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSignInBanner: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OptionalBannerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    acceptSignInBanner: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BannerAcceptRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {
@@ -19070,6 +19248,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EndedAccessEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSignInPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeSignInPolicy: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInPolicyRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
                 };
             };
             default: {

@@ -178,6 +178,23 @@ class AwayNode(TypedDict):
 AxisEnum: TypeAlias = Literal["step", "time", "relativeTime", "tokens", "samples", "gpuHours"]
 
 
+class Banner(TypedDict):
+    title: str
+    text: str
+    """
+    plain text with line ends
+    """
+    required: bool
+    """
+    people accept it in each session, or can do nothing
+    """
+    version: int
+
+
+class BannerAcceptRequest(TypedDict):
+    version: int
+
+
 BlankEnum: TypeAlias = Literal[""]
 
 
@@ -3042,6 +3059,9 @@ class ScriptFact(TypedDict):
     sha256: str
 
 
+SecondFactorEnum: TypeAlias = Literal["nobody", "administrators", "everybody"]
+
+
 class SecretItem(TypedDict):
     name: str
     createdAt: str
@@ -3156,6 +3176,37 @@ class SignIn(TypedDict):
     embedded: bool
     """
     started with `make up`: on its machine, `fermi login-link` prints a one-time sign-in link
+    """
+
+
+class SignInPolicyRequest(TypedDict):
+    passwordLength: int
+    """
+    characters that new passwords need
+    """
+    secondFactor: SecondFactorEnum
+    """
+    whose accounts with a password need one
+    """
+    tokensExempt: bool
+    """
+    tokens of people who lack a required second factor work on
+    """
+    sessionHours: int
+    """
+    after which a session ends; 0: two weeks unused
+    """
+    idleMinutes: int
+    """
+    without a request until it ends; 0: no limit
+    """
+    bannerTitleEn: str
+    bannerTitleZh: str
+    bannerTextEn: str
+    bannerTextZh: str
+    bannerRequired: bool
+    """
+    it is accepted in each session
     """
 
 
@@ -4156,6 +4207,11 @@ WayEnum: TypeAlias = Literal["inside", "beside"]
 
 
 WhatEnum: TypeAlias = Literal["opened", "over", "test"]
+
+
+class WithoutSecondFactor(TypedDict):
+    administrators: int
+    everybody: int
 
 
 class WorkerCause(TypedDict):
@@ -6295,6 +6351,28 @@ class ScheduleRunItem(TypedDict):
     why it was skipped or failed, or what it waits for
     """
     decidedAt: str
+
+
+class SignInPolicyItem(TypedDict):
+    passwordLength: int
+    secondFactor: SecondFactorEnum
+    tokensExempt: bool
+    sessionHours: int
+    idleMinutes: int
+    bannerTitleEn: str
+    bannerTitleZh: str
+    bannerTextEn: str
+    bannerTextZh: str
+    bannerRequired: bool
+    bannerVersion: int
+    readonly: list[str]
+    """
+    fields that the platform's environment sets
+    """
+    withoutSecondFactor: WithoutSecondFactor
+    """
+    active accounts with a password that have none
+    """
 
 
 class SignInProviders(TypedDict):

@@ -40,6 +40,11 @@ FERMI_IDENTITY_PROVIDERS  providers that people sign in with: JSON, or the path 
 FERMI_OIDC_URL       one such provider: the issuer's address, with FERMI_OIDC_CLIENT_ID, FERMI_OIDC_CLIENT_SECRET and
                      FERMI_OIDC_NAME, what its button says
 FERMI_LOCAL_ACCOUNTS "0" refuses passwords: people sign in by a provider, or by a link that `fermi login-link` makes
+FERMI_PASSWORD_LENGTH  characters that new passwords need (8); this and the next four win over the console's page
+FERMI_SECOND_FACTOR  whose accounts with a password need a second factor: nobody, administrators or everybody
+FERMI_SECOND_FACTOR_TOKENS_EXEMPT  "1": tokens of people who lack a required second factor work on
+FERMI_SESSION_HOURS  after which a session in a browser ends (0: two weeks without use)
+FERMI_SESSION_IDLE_MINUTES  without a request, after which it ends (0: no limit)
 FERMI_TOKEN_MAX_DAYS  for how many days an API token may be valid at most (0: no limit)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia/Shanghai (UTC)
@@ -111,6 +116,7 @@ INSTALLED_APPS = [
     "apps.identity.allauth_app.SocialAccountConfig",
     "apps.common",
     "apps.accounts",
+    "apps.policies",
     "apps.identity",
     "allauth.idp.oidc",
     "apps.oauth",

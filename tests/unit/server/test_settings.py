@@ -160,3 +160,24 @@ def test_a_secret_may_be_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("FERMI_AUDIT_WEBHOOK", "https://hooks.example.org")
     assert env.read_secret_text("FERMI_AUDIT_WEBHOOK_SECRET") == "a secret of the tests"
     assert env.read_setting("FERMI_AUDIT_WEBHOOK") == "https://hooks.example.org"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("FERMI_PASSWORD_LENGTH", "7"),
+        ("FERMI_SECOND_FACTOR", "some"),
+        ("FERMI_SESSION_HOURS", "1.5"),
+        ("FERMI_SESSION_IDLE_MINUTES", "-5"),
+    ],
+)
+def test_a_wrong_rule_of_sign_in_is_refused(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(env.InvalidSettingError, match=name):
+        env.read_setting(name)
+
+
+def test_only_rules_of_sign_in_that_are_set_win_over_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERMI_SECOND_FACTOR", "administrators")
+    monkeypatch.setenv("FERMI_SECOND_FACTOR_TOKENS_EXEMPT", "0")
+    assert env.read_sign_in_policy() == {"second_factor": "administrators", "tokens_exempt": False}
