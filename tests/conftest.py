@@ -168,6 +168,14 @@ def queue_looked_at_anew() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def policy_read_already() -> None:
+    """The sign-in policy is read when a process needs it first; tests/api/test_sign_in_policy.py changes it."""
+    from apps.policies.policy import Policy, set_cached_policy
+
+    set_cached_policy(Policy())
+
+
+@pytest.fixture(scope="session", autouse=True)
 def own_channels(worker_id: str) -> None:
     """Redis has its channels beside its databases: what tests of another process publish would arrive in this one."""
     pubsub.CHANNEL_PREFIX = f"fermi-{worker_id}:"

@@ -30,6 +30,8 @@ from server.settings import CACHES, DATA_DIR, DATABASES  # noqa: E402
 
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
+POLICY_MAX_AGE = float("inf")  # else one request of many would have another query; see tests/conftest.py
+
 RATE_LIMIT = RATE_LIMIT_ANONYMOUS = 0  # tests/api/test_rate_limits.py sets them
 
 if POSTGRES:

@@ -32,6 +32,7 @@ INCIDENT_KINDS = {
     "environment_wanted": IncidentKind(IncidentLevel.INFO, owner=True),
     "disk_full": IncidentKind(IncidentLevel.WARN, passes=True, operators=True),
     "token_ends": IncidentKind(IncidentLevel.WARN, owner=True),
+    "audit_stream": IncidentKind(IncidentLevel.WARN, passes=True, operators=True),
     "certificate_ends": IncidentKind(IncidentLevel.WARN, passes=True, operators=True),
 }
 """In the order in which they are listed. The API, the command line, the console and docs/notifications.md take the list

@@ -13,6 +13,8 @@ from apps.accounts.api.authentication import BearerAuthentication
 from apps.accounts.models import User
 from apps.common.asgi import Scope, get_header
 from apps.common.errors import ApiError
+from apps.policies.enforcement import check_session, check_token
+from apps.policies.policy import get_policy
 from apps.proxy import headers
 from apps.proxy.authorizations import Authorization
 
@@ -36,6 +38,7 @@ def authenticate_requester(scope: Scope) -> Requester:
     kind, _, given = get_header(scope, b"authorization").partition(" ")
     if kind.lower() == "bearer":
         known, token = BearerAuthentication().authenticate_credentials(given.strip().encode("latin-1"))
+        check_token(known)
         return Requester(known, token=token.pk)
     host = get_header(scope, b"host")
     if not validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS):
@@ -53,4 +56,5 @@ def authenticate_requester(scope: Scope) -> Requester:
     user: object = get_user(request)
     if not isinstance(user, User):
         raise ApiError(401, "NOT_AUTHENTICATED")
+    check_session(user, request.session, get_policy())
     return Requester(user, session=key)

@@ -7,7 +7,7 @@ import re
 import secrets
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import partial
 from importlib.util import find_spec
 from ipaddress import ip_network
@@ -260,7 +260,105 @@ def read_trusted_proxies(name: str) -> list[str]:
     return texts
 
 
+def read_syslog_address(name: str) -> str:
+    """Return the address of a syslog receiver, such as `tls://logs.example.org:6514`; "" without one. Raise
+    InvalidSettingError."""
+    text = os.environ.get(name, "").strip()
+    if text and not _is_address(text, ("tcp", "tls", "udp"), needs_port=True):
+        raise InvalidSettingError(f"{name} must be tcp://, tls:// or udp://host:port, not {text!r}.")
+    return text
+
+
+def read_audit_webhook(name: str) -> str:
+    """Return the address of a webhook; "" without one. Raise InvalidSettingError, also where it has no secret."""
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return ""
+    if not _is_address(text, ("http", "https")):
+        raise InvalidSettingError(f"{name} must be an address that begins with https:// or http://.")
+    if len(read_secret_text(f"{name}_SECRET")) < MIN_SECRET_LENGTH:
+        raise InvalidSettingError(
+            f"{name}_SECRET, or the file that {name}_SECRET_FILE names, must have {MIN_SECRET_LENGTH} characters or"
+            f" more: it signs what is sent to {name}."
+        )
+    return text
+
+
+def _is_address(text: str, schemes: Sequence[str], *, needs_port: bool = False) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in schemes and bool(parts.hostname) and (bool(parts.port) or not needs_port)
+    except ValueError:
+        return False
+
+
+MIN_SECRET_LENGTH = 16
+
+
+def read_secret_text(name: str) -> str:
+    """Return a secret: the variable, or what is in the file that `<name>_FILE` names. Raise InvalidSettingError."""
+    path = os.environ.get(f"{name}_FILE", "")
+    if not path or os.environ.get(name):
+        return os.environ.get(name, "")
+    try:
+        return Path(path).read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidSettingError(f"{name}_FILE cannot be read: {error}") from None
+
+
+def read_moment(name: str) -> datetime | None:
+    """Return a moment such as `2026-11-01T00:00:00+08:00`; None: now. Raise InvalidSettingError."""
+    text = os.environ.get(name) or "now"
+    try:
+        moment = None if text == "now" else datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidSettingError(
+            f"{name} must be `now` or a time such as 2026-11-01T00:00:00Z, not {text!r}."
+        ) from None
+    return moment.replace(tzinfo=UTC) if moment and moment.tzinfo is None else moment
+
+
+def read_file_path(name: str) -> str:
+    """Return the path of a file that is there; "" without one. Raise InvalidSettingError."""
+    path = os.environ.get(name, "")
+    if path and not os.path.isfile(path):
+        raise InvalidSettingError(f"{name} must be the path of a file, not {path!r}.")
+    return path
+
+
+def read_number_within(name: str, low: int, high: int) -> int | None:
+    """Return a whole number of this span; None where the variable is not set. Raise InvalidSettingError."""
+    text = os.environ.get(name, "")
+    if not text:
+        return None
+    if not text.isdecimal() or not low <= int(text) <= high:
+        raise InvalidSettingError(f"{name} must be a whole number from {low} to {high}, not {text!r}.")
+    return int(text)
+
+
+def read_second_factor(name: str) -> str | None:
+    """Return whose accounts need a second factor; None where the variable is not set. Raise InvalidSettingError."""
+    return read_choice(name, ("nobody", "administrators", "everybody")) if os.environ.get(name) else None
+
+
+def read_sign_in_policy() -> dict[str, Any]:
+    """Return the fields of the sign-in policy that the environment sets. Raise InvalidSettingError."""
+    exempt = "FERMI_SECOND_FACTOR_TOKENS_EXEMPT"
+    values = {
+        "password_length": read_setting("FERMI_PASSWORD_LENGTH"),
+        "second_factor": read_setting("FERMI_SECOND_FACTOR"),
+        "tokens_exempt": read_flag(exempt) if os.environ.get(exempt) else None,
+        "session_hours": read_setting("FERMI_SESSION_HOURS"),
+        "idle_minutes": read_setting("FERMI_SESSION_IDLE_MINUTES"),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
 READERS: dict[str, Callable[[str], Any]] = {
+    "FERMI_AUDIT_CA": read_file_path,
+    "FERMI_AUDIT_START": read_moment,
+    "FERMI_AUDIT_SYSLOG": read_syslog_address,
+    "FERMI_AUDIT_WEBHOOK": read_audit_webhook,
     "FERMI_DOOR_HOST": read_proxy_host,
     "FERMI_FILES": read_files_location,
     "FERMI_CACHE_MAX_GB": partial(read_limit, default=200),
@@ -281,9 +379,13 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_LOG_LEVEL": partial(read_choice, allowed=("INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL")),
     "FERMI_LOG_ZONE": read_zone,
     "FERMI_MASTER_PORTS": partial(read_port_range, default=f"{DEFAULT_MASTER_PORT}-32767"),
+    "FERMI_PASSWORD_LENGTH": partial(read_number_within, low=8, high=64),
     "FERMI_PREFLIGHT_PATIENCE": partial(read_seconds, default=12.0),
     "FERMI_RATE_LIMIT": partial(read_limit, default=1200),
     "FERMI_RATE_LIMIT_ANONYMOUS": partial(read_limit, default=120),
+    "FERMI_SECOND_FACTOR": read_second_factor,
+    "FERMI_SESSION_HOURS": partial(read_number_within, low=0, high=8760),
+    "FERMI_SESSION_IDLE_MINUTES": partial(read_number_within, low=0, high=43_200),
     "FERMI_TASKS_KEEP_DAYS": read_days,
     "FERMI_TOKEN_MAX_DAYS": read_days,
     "FERMI_TASK_READS": partial(read_folders, default=os.pathsep.join(isolation.DEFAULT_READ_FOLDERS)),

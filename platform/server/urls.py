@@ -6,16 +6,19 @@ from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSpli
 
 from apps.accounts.views import sign_in_by_link
 from apps.common.api import UnknownPathView
+from apps.policies.views import serve_second_factor_picture
 from apps.proxy.views import open_environment
 from server import views
 
 api: list[URLPattern | URLResolver] = [
     path("", include("apps.training.api.urls")),  # the most asked for comes first
     path("", include("apps.accounts.api.urls")),
+    path("", include("apps.policies.api.urls")),
     path("", include("apps.identity.api.urls")),
     path("", include("apps.oauth.api.urls")),
     path("", include("apps.directory.api.urls")),
     path("", include("apps.notices.api.urls")),
+    path("", include("apps.audit_stream.api.urls")),
     path("", include("apps.clusters.api.urls")),
     path("", include("apps.catalog.api.urls")),
     path("", include("apps.scheduling.api.urls")),
@@ -48,6 +51,7 @@ urlpatterns = [
     path("", include((oauth_pages, "idp"))),
     path("", include("apps.oauth.urls")),
     path("auth/link/<str:secret>", sign_in_by_link),
+    path("auth/second-factor.svg", serve_second_factor_picture),
     path("auth/", include("apps.identity.oidc.urls")),
     path("auth/", include("apps.identity.vendors.urls")),
     path("auth/", include("apps.identity.saml.urls")),

@@ -75,16 +75,16 @@ ONE_FOR_EACH_OTHER_ROW = {
     "training.TaskPredecessor", "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
-    "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
-    "code.Blob", "common.ClockJump", "directory.GroupProject", "directory.RoleRule", "environments.Event",
-    "environments.Gpu", "environments.Run", "identity.IdentityProvider", "identity.LinkedIssuer",
-    "identity.UsedLogoutToken", "notices.Delivery", "notices.Incident", "notices.Item", "overview.Hour",
-    "runs.Position", "scheduling.Price", "scheduling.Usage", "sweeps.Trial", "telemetry.Block", "training.Attempt",
-    "training.AttemptFacts", "training.Checkpoint", "training.Event", "training.FactSet", "training.Finding",
-    "training.LogCursor", "training.LogPattern", "training.MetricBlock", "training.MetricPoint",
-    "training.MetricSummary", "training.Queue", "training.TaskMedia", "training.TaskParameter",
-    "training.TrackerRun", "training.Watch", "workers.Channel", "workers.HostRun", "workers.Launch",
-    "workers.Listening", "workers.Order", "workers.Revision",
+    "accounts.Project", "accounts.SignInLink", "accounts.User", "audit_stream.AuditReceiver",
+    "clusters.AvailabilityZone", "clusters.Cluster", "code.Blob", "common.ClockJump", "directory.GroupProject",
+    "directory.RoleRule", "environments.Event", "environments.Gpu", "environments.Run", "identity.IdentityProvider",
+    "identity.LinkedIssuer", "identity.UsedLogoutToken", "notices.Delivery", "notices.Incident", "notices.Item",
+    "overview.Hour", "policies.SignInPolicy", "runs.Position", "scheduling.Price", "scheduling.Usage",
+    "sweeps.Trial", "telemetry.Block", "training.Attempt", "training.AttemptFacts", "training.Checkpoint",
+    "training.Event", "training.FactSet", "training.Finding", "training.LogCursor", "training.LogPattern",
+    "training.MetricBlock", "training.MetricPoint", "training.MetricSummary", "training.Queue",
+    "training.TaskMedia", "training.TaskParameter", "training.TrackerRun", "training.Watch", "workers.Channel",
+    "workers.HostRun", "workers.Launch", "workers.Listening", "workers.Order", "workers.Revision",
 }  # fmt: skip
 KEPT_FOR_EVER = {"accounts.AuditEvent"}
 """By intent: what somebody has done stays."""

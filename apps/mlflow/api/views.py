@@ -26,6 +26,7 @@ from apps.mlflow.api.authentication import RunAuthentication
 from apps.mlflow.api.routes import find_route
 from apps.mlflow.callers import Caller
 from apps.mlflow.services import artifacts
+from apps.policies.api.permissions import WithinSignInPolicy
 from apps.training.public import Task
 
 RECORDED_HEADER, RANK_HEADER = "X-Fermi-Recorded", "X-Fermi-Rank"
@@ -72,7 +73,7 @@ class MlflowView(APIView):
     """What all addresses below `/mlflow` share."""
 
     authentication_classes = (RunAuthentication, BearerAuthentication)
-    permission_classes = (IsAuthenticated, MayTrack)
+    permission_classes = (IsAuthenticated, WithinSignInPolicy, MayTrack)
 
     def handle_exception(self, exc: Exception) -> Response:
         """Return an error in MLflow's shape."""

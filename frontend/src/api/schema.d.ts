@@ -152,6 +152,57 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit-stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return where the audit trail is sent to, and how far each receiver has come (administrator). */
+        get: operations["getAuditStream"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/banner": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the text that people read before they sign in, in the request's language; null without one. */
+        get: operations["getSignInBanner"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/banner/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Accept the banner in this session of a browser; recorded in the audit trail. 409 for another version. */
+        post: operations["acceptSignInBanner"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/auth/me": {
         parameters: {
             query?: never;
@@ -3009,6 +3060,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sign-in-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the rules for passwords, second factors, sessions and the banner (administrator). */
+        get: operations["getSignInPolicy"];
+        /**
+         * @description Replace these rules (administrator). Who lacks a second factor that is then required sets it up at the next
+         *     request; nobody's session ends by it.
+         */
+        put: operations["changeSignInPolicy"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sweeps": {
         parameters: {
             query?: never;
@@ -4689,6 +4761,33 @@ export interface components {
             code: number;
             message: string;
         };
+        AuditReceiverItem: {
+            name: components["schemas"]["NameEnum"];
+            /** @description without user, password, path and query */
+            address: string;
+            /** @description id of the last event that it confirmed */
+            position: number | null;
+            /** @description events that it has not confirmed; at most 10,000 are counted */
+            eventsBehind: number;
+            /** Format: date-time */
+            firstUnsentAt: string | null;
+            /** Format: date-time */
+            sentAt: string | null;
+            /** Format: date-time */
+            failingSince: string | null;
+            failures: number;
+            problem: string;
+            /** Format: date-time */
+            nextTryAt: string | null;
+        };
+        AuditStream: {
+            receivers: components["schemas"]["AuditReceiverItem"][];
+        };
+        AuditStreamEnvelope: {
+            data: components["schemas"]["AuditStream"];
+            code: number;
+            message: string;
+        };
         AuthorizationDecideRequest: {
             /** @description query string with which the program opened the page */
             query: string;
@@ -4723,6 +4822,17 @@ export interface components {
         };
         /** @enum {string} */
         AxisEnum: "step" | "time" | "relativeTime" | "tokens" | "samples" | "gpuHours";
+        Banner: {
+            title: string;
+            /** @description plain text with line ends */
+            text: string;
+            /** @description people accept it in each session, or can do nothing */
+            required: boolean;
+            version: number;
+        };
+        BannerAcceptRequest: {
+            version: number;
+        };
         BetweenZones: {
             items: components["schemas"]["ZoneLink"][];
         };
@@ -6520,7 +6630,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "audit_stream" | "certificate_ends";
         Invitation: {
             /** @description at the platform's address; signs in once. Shown this once */
             path: string;
@@ -7076,6 +7186,8 @@ export interface components {
             min: number;
             max: number | null;
         };
+        /** @enum {string} */
+        NameEnum: "syslog" | "webhook";
         NamedText: {
             name: string;
             content: string;
@@ -7371,6 +7483,11 @@ export interface components {
         OpenFinding: {
             code: string;
             level: components["schemas"]["DiagnosisLevel"];
+            message: string;
+        };
+        OptionalBannerEnvelope: {
+            data: components["schemas"]["Banner"] | null;
+            code: number;
             message: string;
         };
         OptionalEnvironmentDetailEnvelope: {
@@ -9429,6 +9546,8 @@ export interface components {
             path: string;
             sha256: string;
         };
+        /** @enum {string} */
+        SecondFactorEnum: "nobody" | "administrators" | "everybody";
         SecretItem: {
             name: string;
             /** Format: date-time */
@@ -9574,6 +9693,46 @@ export interface components {
             data: components["schemas"]["SignIn"];
             code: number;
             message: string;
+        };
+        SignInPolicyItem: {
+            passwordLength: number;
+            secondFactor: components["schemas"]["SecondFactorEnum"];
+            tokensExempt: boolean;
+            sessionHours: number;
+            idleMinutes: number;
+            bannerTitleEn: string;
+            bannerTitleZh: string;
+            bannerTextEn: string;
+            bannerTextZh: string;
+            bannerRequired: boolean;
+            bannerVersion: number;
+            /** @description fields that the platform's environment sets */
+            readonly: string[];
+            /** @description active accounts with a password that have none */
+            withoutSecondFactor: components["schemas"]["WithoutSecondFactor"];
+        };
+        SignInPolicyItemEnvelope: {
+            data: components["schemas"]["SignInPolicyItem"];
+            code: number;
+            message: string;
+        };
+        SignInPolicyRequest: {
+            /** @description characters that new passwords need */
+            passwordLength: number;
+            /** @description whose accounts with a password need one */
+            secondFactor: components["schemas"]["SecondFactorEnum"];
+            /** @description tokens of people who lack a required second factor work on */
+            tokensExempt: boolean;
+            /** @description after which a session ends; 0: two weeks unused */
+            sessionHours: number;
+            /** @description without a request until it ends; 0: no limit */
+            idleMinutes: number;
+            bannerTitleEn: string;
+            bannerTitleZh: string;
+            bannerTextEn: string;
+            bannerTextZh: string;
+            /** @description it is accepted in each session */
+            bannerRequired: boolean;
         };
         SignInProvider: {
             id: string;
@@ -11642,6 +11801,10 @@ export interface components {
         WayEnum: "inside" | "beside";
         /** @enum {string} */
         WhatEnum: "opened" | "over" | "test";
+        WithoutSecondFactor: {
+            administrators: number;
+            everybody: number;
+        };
         WorkerBeat: {
             id: string;
             /** @description the worker's own */
@@ -12431,6 +12594,94 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getAuditStream: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditStreamEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSignInBanner: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OptionalBannerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    acceptSignInBanner: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BannerAcceptRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {
@@ -19356,6 +19607,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EndedAccessEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSignInPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeSignInPolicy: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInPolicyRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
                 };
             };
             default: {

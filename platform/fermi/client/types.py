@@ -178,6 +178,23 @@ class AwayNode(TypedDict):
 AxisEnum: TypeAlias = Literal["step", "time", "relativeTime", "tokens", "samples", "gpuHours"]
 
 
+class Banner(TypedDict):
+    title: str
+    text: str
+    """
+    plain text with line ends
+    """
+    required: bool
+    """
+    people accept it in each session, or can do nothing
+    """
+    version: int
+
+
+class BannerAcceptRequest(TypedDict):
+    version: int
+
+
 BlankEnum: TypeAlias = Literal[""]
 
 
@@ -1143,6 +1160,7 @@ IncidentKind: TypeAlias = Literal[
     "environment_wanted",
     "disk_full",
     "token_ends",
+    "audit_stream",
     "certificate_ends",
 ]
 
@@ -1423,6 +1441,9 @@ class ModelItem(TypedDict):
 class ModelSize(TypedDict):
     min: int
     max: int | None
+
+
+NameEnum: TypeAlias = Literal["syslog", "webhook"]
 
 
 class NamedText(TypedDict):
@@ -3144,6 +3165,9 @@ class ScriptFact(TypedDict):
     sha256: str
 
 
+SecondFactorEnum: TypeAlias = Literal["nobody", "administrators", "everybody"]
+
+
 class SecretItem(TypedDict):
     name: str
     createdAt: str
@@ -3258,6 +3282,37 @@ class SignIn(TypedDict):
     embedded: bool
     """
     started with `make up`: on its machine, `fermi login-link` prints a one-time sign-in link
+    """
+
+
+class SignInPolicyRequest(TypedDict):
+    passwordLength: int
+    """
+    characters that new passwords need
+    """
+    secondFactor: SecondFactorEnum
+    """
+    whose accounts with a password need one
+    """
+    tokensExempt: bool
+    """
+    tokens of people who lack a required second factor work on
+    """
+    sessionHours: int
+    """
+    after which a session ends; 0: two weeks unused
+    """
+    idleMinutes: int
+    """
+    without a request until it ends; 0: no limit
+    """
+    bannerTitleEn: str
+    bannerTitleZh: str
+    bannerTextEn: str
+    bannerTextZh: str
+    bannerRequired: bool
+    """
+    it is accepted in each session
     """
 
 
@@ -4314,6 +4369,11 @@ WayEnum: TypeAlias = Literal["inside", "beside"]
 WhatEnum: TypeAlias = Literal["opened", "over", "test"]
 
 
+class WithoutSecondFactor(TypedDict):
+    administrators: int
+    everybody: int
+
+
 class WorkerCause(TypedDict):
     """
     A cause that a runner found on its own machine, with the parameters of its text.
@@ -4671,6 +4731,32 @@ class AttentionSubject(TypedDict):
     type: AttentionSubjectType
     id: str
     name: str
+
+
+class AuditReceiverItem(TypedDict):
+    name: NameEnum
+    address: str
+    """
+    without user, password, path and query
+    """
+    position: int | None
+    """
+    id of the last event that it confirmed
+    """
+    eventsBehind: int
+    """
+    events that it has not confirmed; at most 10,000 are counted
+    """
+    firstUnsentAt: str | None
+    sentAt: str | None
+    failingSince: str | None
+    failures: int
+    problem: str
+    nextTryAt: str | None
+
+
+class AuditStream(TypedDict):
+    receivers: list[AuditReceiverItem]
 
 
 class BetweenZones(TypedDict):
@@ -6432,6 +6518,28 @@ class ScheduleRunItem(TypedDict):
     why it was skipped or failed, or what it waits for
     """
     decidedAt: str
+
+
+class SignInPolicyItem(TypedDict):
+    passwordLength: int
+    secondFactor: SecondFactorEnum
+    tokensExempt: bool
+    sessionHours: int
+    idleMinutes: int
+    bannerTitleEn: str
+    bannerTitleZh: str
+    bannerTextEn: str
+    bannerTextZh: str
+    bannerRequired: bool
+    bannerVersion: int
+    readonly: list[str]
+    """
+    fields that the platform's environment sets
+    """
+    withoutSecondFactor: WithoutSecondFactor
+    """
+    active accounts with a password that have none
+    """
 
 
 class SignInProviders(TypedDict):

@@ -31,6 +31,7 @@ PARTS: dict[str, MetricsPart] = {
     "streams": platform.collect_streams,
     "workers": platform.collect_workers,
     "notices": platform.collect_notices,
+    "audit_stream": platform.collect_audit_stream,
     "traces": platform.collect_traces,
 }
 

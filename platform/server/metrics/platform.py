@@ -9,6 +9,7 @@ from django.db.models import Count, Min
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from apps.audit_stream.selectors import list_receivers
 from apps.common import pubsub
 from apps.notices.models import Delivery, Outcome
 from apps.training.public import Task, TraceExport
@@ -68,6 +69,24 @@ def collect_notices(moment: datetime) -> Iterator[Metric]:
     given_up = Delivery.objects.filter(outcome=Outcome.FAILED, ended_at__gte=moment - timedelta(days=1))
     failed.add_metric([], given_up.count())
     yield failed
+
+
+def collect_audit_stream(moment: datetime) -> Iterator[Metric]:
+    """Yield how far each receiver of the audit trail is behind."""
+    events = GaugeMetricFamily(
+        "fermi_audit_stream_behind_events",
+        "Audit events that a receiver has not confirmed, counted up to 10000.",
+        labels=["receiver"],
+    )
+    seconds = GaugeMetricFamily(
+        "fermi_audit_stream_behind_seconds", "Age of the first such event; 0 without one.", labels=["receiver"]
+    )
+    for receiver in list_receivers():
+        first = receiver["firstUnsentAt"]
+        events.add_metric([receiver["name"]], receiver["eventsBehind"])
+        seconds.add_metric([receiver["name"]], max(0.0, (moment - first).total_seconds()) if first else 0)
+    yield events
+    yield seconds
 
 
 def collect_traces(moment: datetime) -> Iterator[Metric]:

@@ -44,6 +44,11 @@ FERMI_IDENTITY_RECHECK_SECONDS  after which a provider is asked again whether it
 FERMI_LOCAL_ACCOUNTS "0" refuses passwords: people sign in by a provider, or by a link that `fermi login-link` makes
 FERMI_EXCHANGE_ISSUERS  comma-separated: whose ID tokens pipelines may exchange for an API token
                      (https://token.actions.githubusercontent.com,https://gitlab.com; empty: nobody's)
+FERMI_PASSWORD_LENGTH  characters that new passwords need (8); this and the next four win over the console's page
+FERMI_SECOND_FACTOR  whose accounts with a password need a second factor: nobody, administrators or everybody
+FERMI_SECOND_FACTOR_TOKENS_EXEMPT  "1": tokens of people who lack a required second factor work on
+FERMI_SESSION_HOURS  after which a session in a browser ends (0: two weeks without use)
+FERMI_SESSION_IDLE_MINUTES  without a request, after which it ends (0: no limit)
 FERMI_TOKEN_MAX_DAYS  for how many days an API token may be valid at most (0: no limit)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia/Shanghai (UTC)
@@ -62,6 +67,11 @@ FERMI_CODE_MAX_MB    of a snapshot of code (512), FERMI_CODE_MAX_FILE_MB of one 
 FERMI_CODE_MAX_FILES of how many (50000)
 FERMI_CODE_KEEP_DAYS after how long a snapshot that no task refers to is removed (30)
 FERMI_TASKS_KEEP_DAYS after how long tasks that have ended are removed with all that is theirs (never)
+FERMI_AUDIT_SYSLOG   where the audit trail goes as syslog: tcp://, tls:// or udp://host:port; nowhere without it
+FERMI_AUDIT_WEBHOOK  where it goes by HTTP, as lines of JSON that are signed with FERMI_AUDIT_WEBHOOK_SECRET, or with
+                     what the file FERMI_AUDIT_WEBHOOK_SECRET_FILE has
+FERMI_AUDIT_START    the time from which a receiver that is new gets events, e.g. 2026-11-01T00:00:00Z (now)
+FERMI_AUDIT_CA       file with the authorities of these receivers' certificates (the system's)
 OTEL_EXPORTER_OTLP_ENDPOINT  where traces go, with OpenTelemetry's further variables; without it nothing is traced
 FERMI_CURRENCY       what prices and budgets are in (CNY)
 FERMI_TRACEABLE      "1" lets debuggers and profilers of the same user look into the platform's processes
@@ -76,7 +86,7 @@ from urllib.parse import urlsplit
 from fermi import messages
 from fermi.runner import programs
 from server.celery_settings import *  # noqa: F403
-from server.env import read_flag, read_setting, read_words
+from server.env import read_flag, read_secret_text, read_setting, read_words
 from server.logs import LOGGING as LOGGING
 from server.paths import ROOT
 from server.settings.admin_theme import UNFOLD as UNFOLD
@@ -110,12 +120,14 @@ INSTALLED_APPS = [
     "apps.identity.allauth_app.SocialAccountConfig",
     "apps.common",
     "apps.accounts",
+    "apps.policies",
     "apps.identity",
     "apps.identity.exchange",
     "allauth.idp.oidc",
     "apps.oauth",
     "apps.directory",
     "apps.notices",
+    "apps.audit_stream",
     "apps.clusters",
     "apps.catalog",
     "apps.scheduling",
@@ -158,6 +170,11 @@ CODE_MAX_FILE_MB = read_setting("FERMI_CODE_MAX_FILE_MB")
 CODE_MAX_FILES = read_setting("FERMI_CODE_MAX_FILES")
 CODE_KEEP_DAYS = read_setting("FERMI_CODE_KEEP_DAYS")
 TASKS_KEEP_DAYS = read_setting("FERMI_TASKS_KEEP_DAYS")
+AUDIT_SYSLOG = read_setting("FERMI_AUDIT_SYSLOG")
+AUDIT_WEBHOOK = read_setting("FERMI_AUDIT_WEBHOOK")
+AUDIT_WEBHOOK_SECRET = read_secret_text("FERMI_AUDIT_WEBHOOK_SECRET")
+AUDIT_START = read_setting("FERMI_AUDIT_START")
+AUDIT_CA = read_setting("FERMI_AUDIT_CA")
 CURRENCY = os.environ.get("FERMI_CURRENCY") or "CNY"
 WORKER_HEARTBEAT_SECONDS = read_setting("FERMI_WORKER_HEARTBEAT")
 WORKER_LOST_SECONDS = read_setting("FERMI_WORKER_LOST")

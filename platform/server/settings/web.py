@@ -2,7 +2,7 @@
 
 import os
 
-from server.env import read_flag, read_secret_key, read_setting, read_words
+from server.env import read_flag, read_secret_key, read_setting, read_sign_in_policy, read_words
 from server.paths import ROOT, get_data_dir
 
 SECRET_KEY = read_secret_key(get_data_dir())
@@ -29,6 +29,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "apps.policies.middleware.SignInPolicyMiddleware",
     "apps.accounts.sessions.track_sessions",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
@@ -51,9 +52,13 @@ TEMPLATES = [
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "apps.policies.passwords.PolicyLengthValidator"},
 ]
+SIGN_IN_POLICY = read_sign_in_policy()
+POLICY_MAX_AGE = 2.0  # seconds
+POLICY_OPEN_VIEWS = ("server.views.serve_console",)
 HEADLESS_ONLY = True
 HEADLESS_CLIENTS = ("browser",)
 HEADLESS_FRONTEND_URLS = {
@@ -74,6 +79,8 @@ IDENTITY_RECHECK_SECONDS: int = read_setting("FERMI_IDENTITY_RECHECK_SECONDS")  
 SOCIALACCOUNT_ADAPTER = "apps.identity.adapter.SocialAccountAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "Fermi"
+MFA_ALLOW_UNVERIFIED_EMAIL = True  # the platform has no mail server to verify addresses with
 
 IDP_OIDC_ADAPTER = "apps.oauth.adapter.OAuthAdapter"
 IDP_OIDC_DCR_ENABLED = read_flag("FERMI_OAUTH_REGISTRATION", default=True)
@@ -96,6 +103,7 @@ REST_FRAMEWORK = {
         "apps.accounts.api.rate_limits.WithinRateLimit",
         "rest_framework.permissions.IsAuthenticated",
         "apps.accounts.api.permissions.HasScope",
+        "apps.policies.api.permissions.WithinSignInPolicy",
         "apps.agents.api.permissions.WithinPurse",
     ],
     "DEFAULT_PARSER_CLASSES": ["apps.common.renderers.JSONParser"],

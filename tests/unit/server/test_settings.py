@@ -133,3 +133,51 @@ def test_without_its_packages_tracing_is_off_with_a_message(
     monkeypatch.setattr(env, "find_spec", absent)
     assert not env.has_trace_collector()
     assert f"{sys.executable} -m pip install 'opentelemetry-sdk" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("FERMI_AUDIT_SYSLOG", "logs.example.org:514", "must be tcp://, tls:// or udp://host:port"),
+        ("FERMI_AUDIT_SYSLOG", "tcp://logs.example.org", "must be tcp://, tls:// or udp://host:port"),
+        ("FERMI_AUDIT_WEBHOOK", "ftp://hooks.example.org", "must be an address that begins with https://"),
+        ("FERMI_AUDIT_WEBHOOK", "https://hooks.example.org", "must have 16 characters or more"),
+        ("FERMI_AUDIT_START", "yesterday", "must be `now` or a time"),
+        ("FERMI_AUDIT_CA", "/nowhere/ca.pem", "must be the path of a file"),
+    ],
+)
+def test_a_wrong_setting_of_the_audit_stream_is_refused(
+    name: str, text: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(env.InvalidSettingError, match=sentence):
+        env.read_setting(name)
+
+
+def test_a_secret_may_be_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "secret").write_text("a secret of the tests\n")
+    monkeypatch.setenv("FERMI_AUDIT_WEBHOOK_SECRET_FILE", str(tmp_path / "secret"))
+    monkeypatch.setenv("FERMI_AUDIT_WEBHOOK", "https://hooks.example.org")
+    assert env.read_secret_text("FERMI_AUDIT_WEBHOOK_SECRET") == "a secret of the tests"
+    assert env.read_setting("FERMI_AUDIT_WEBHOOK") == "https://hooks.example.org"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("FERMI_PASSWORD_LENGTH", "7"),
+        ("FERMI_SECOND_FACTOR", "some"),
+        ("FERMI_SESSION_HOURS", "1.5"),
+        ("FERMI_SESSION_IDLE_MINUTES", "-5"),
+    ],
+)
+def test_a_wrong_rule_of_sign_in_is_refused(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(env.InvalidSettingError, match=name):
+        env.read_setting(name)
+
+
+def test_only_rules_of_sign_in_that_are_set_win_over_the_console(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERMI_SECOND_FACTOR", "administrators")
+    monkeypatch.setenv("FERMI_SECOND_FACTOR_TOKENS_EXEMPT", "0")
+    assert env.read_sign_in_policy() == {"second_factor": "administrators", "tokens_exempt": False}
