@@ -2420,8 +2420,8 @@ export interface paths {
         get: operations["listRoleRules"];
         put?: never;
         /**
-         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `previewRoleRules` tells
-         *     beforehand what that changes.
+         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `fingerprint` is that of
+         *     `previewRoleRules` for the same rule: nothing is saved that the preview has not shown.
          */
         post: operations["createRoleRule"];
         delete?: never;
@@ -2438,10 +2438,13 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Replace a rule and apply all rules (administrator). */
+        /** @description Replace a rule and apply all rules (administrator). `fingerprint` is that of the preview. */
         put: operations["replaceRoleRule"];
         post?: never;
-        /** @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. */
+        /**
+         * @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. `fingerprint` is
+         *     that of the preview.
+         */
         delete: operations["deleteRoleRule"];
         options?: never;
         head?: never;
@@ -8563,6 +8566,10 @@ export interface components {
             name: string;
             username: string;
         };
+        RoleRuleGroup: {
+            name: string;
+            peopleCount: number;
+        };
         RoleRuleItem: {
             id: string;
             provider: string;
@@ -8574,6 +8581,14 @@ export interface components {
             administrator: boolean;
             /** @description empty for administrators */
             role: string;
+            /** @description people whose last sign-in sent a group of the rule */
+            peopleCount: number;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            updatedAt: string;
+            updatedBy: string | null;
         };
         RoleRuleItemEnvelope: {
             data: components["schemas"]["RoleRuleItem"];
@@ -8592,6 +8607,8 @@ export interface components {
             message: string;
         };
         RoleRulePreview: {
+            /** @description for saving exactly this */
+            fingerprint: string;
             /** @description people with a new or a higher role */
             gaining: number;
             /** @description people with a role lost or lowered */
@@ -8606,6 +8623,11 @@ export interface components {
             /** @description API tokens that end; the first 1 000 */
             tokens: components["schemas"]["RoleRuleEndingToken"][];
             tokensTotal: number;
+            /** @description people whose groups were read, as of their last sign-in */
+            knownTotal: number;
+            /** @description groups in the rule's claim, those of most people first; the first 200 */
+            groups: components["schemas"]["RoleRuleGroup"][];
+            groupsTotal: number;
             /** @description people whose groups are not known; they stay as they are */
             unknownTotal: number;
             /** @description groups whose project cannot be made; the first 1 000 */
@@ -8647,6 +8669,35 @@ export interface components {
             administrator?: boolean;
             /** @default  */
             role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
+        };
+        RoleRuleSaveRequest: {
+            /**
+             * @description id of an identity provider; empty: any
+             * @default
+             */
+            provider?: string;
+            /**
+             * @description groups, realm_access.roles, …
+             * @default groups
+             */
+            claim?: string;
+            /** @description a group, or its beginning with * behind it */
+            pattern: string;
+            projectId?: string | null;
+            /**
+             * @description in a project of the group's name, which the rule makes
+             * @default false
+             */
+            createProject?: boolean;
+            /**
+             * @description rights over the whole platform; has no role
+             * @default false
+             */
+            administrator?: boolean;
+            /** @default  */
+            role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
+            /** @description of the preview of this change; 409 where saving would now do another thing */
+            fingerprint: string;
         };
         RuleCreateRequest: {
             name: string;
@@ -17690,7 +17741,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleRequest"];
+                "application/json": components["schemas"]["RoleRuleSaveRequest"];
             };
         };
         responses: {
@@ -17726,7 +17777,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleRequest"];
+                "application/json": components["schemas"]["RoleRuleSaveRequest"];
             };
         };
         responses: {
@@ -17750,7 +17801,10 @@ export interface operations {
     };
     deleteRoleRule: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description of the preview of the deletion; 409 where it would now do another thing */
+                fingerprint: string;
+            };
             header?: never;
             path: {
                 rule_id: string;

@@ -2529,6 +2529,11 @@ class RoleRuleEndingToken(TypedDict):
     username: str
 
 
+class RoleRuleGroup(TypedDict):
+    name: str
+    peopleCount: int
+
+
 class RoleRuleItem(TypedDict):
     id: str
     provider: str
@@ -2542,9 +2547,21 @@ class RoleRuleItem(TypedDict):
     """
     empty for administrators
     """
+    peopleCount: int
+    """
+    people whose last sign-in sent a group of the rule
+    """
+    createdAt: str
+    createdBy: str | None
+    updatedAt: str
+    updatedBy: str | None
 
 
 class RoleRulePreview(TypedDict):
+    fingerprint: str
+    """
+    for saving exactly this
+    """
     gaining: int
     """
     people with a new or a higher role
@@ -2569,6 +2586,15 @@ class RoleRulePreview(TypedDict):
     API tokens that end; the first 1 000
     """
     tokensTotal: int
+    knownTotal: int
+    """
+    people whose groups were read, as of their last sign-in
+    """
+    groups: list[RoleRuleGroup]
+    """
+    groups in the rule's claim, those of most people first; the first 200
+    """
+    groupsTotal: int
     unknownTotal: int
     """
     people whose groups are not known; they stay as they are
@@ -2602,6 +2628,35 @@ class RoleRuleRequest(TypedDict):
     rights over the whole platform; has no role
     """
     role: NotRequired[Role | BlankEnum]
+
+
+class RoleRuleSaveRequest(TypedDict):
+    provider: NotRequired[str]
+    """
+    id of an identity provider; empty: any
+    """
+    claim: NotRequired[str]
+    """
+    groups, realm_access.roles, …
+    """
+    pattern: str
+    """
+    a group, or its beginning with * behind it
+    """
+    projectId: NotRequired[str | None]
+    createProject: NotRequired[bool]
+    """
+    in a project of the group's name, which the rule makes
+    """
+    administrator: NotRequired[bool]
+    """
+    rights over the whole platform; has no role
+    """
+    role: NotRequired[Role | BlankEnum]
+    fingerprint: str
+    """
+    of the preview of this change; 409 where saving would now do another thing
+    """
 
 
 class RunBand(TypedDict):
