@@ -5,6 +5,7 @@ export const zh = {
     environmentTemplates: "环境模板",
     noticeSettings: "通知设置",
     identityProviders: "身份提供方登录",
+    roleRules: "按组授予角色",
     save: "保存",
     name: "Fermi",
     skip: "跳到正文",
