@@ -132,6 +132,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit-events/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the actions that the audit trail records, with what they are called in the language of the request. */
+        get: operations["listAuditActions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit-events/export": {
         parameters: {
             query?: never;
@@ -4586,6 +4603,18 @@ export interface components {
         };
         /** @enum {string} */
         AttentionSubjectType: "task" | "environment" | "worker" | "cluster" | "project" | "platform";
+        AuditAction: {
+            action: string;
+            text: string;
+        };
+        AuditActions: {
+            items: components["schemas"]["AuditAction"][];
+        };
+        AuditActionsEnvelope: {
+            data: components["schemas"]["AuditActions"];
+            code: number;
+            message: string;
+        };
         AuditEventItem: {
             id: number;
             /** Format: date-time */
@@ -4593,6 +4622,8 @@ export interface components {
             actor: string | null;
             project: string | null;
             action: string;
+            /** @description what the action is called, in the language of the request */
+            actionText: string;
             target: string;
             data: {
                 [key: string]: unknown;
@@ -12244,6 +12275,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["UndoneEventEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listAuditActions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditActionsEnvelope"];
                 };
             };
             default: {

@@ -111,12 +111,25 @@ AttentionKind: TypeAlias = Literal[
 AttentionSubjectType: TypeAlias = Literal["task", "environment", "worker", "cluster", "project", "platform"]
 
 
+class AuditAction(TypedDict):
+    action: str
+    text: str
+
+
+class AuditActions(TypedDict):
+    items: list[AuditAction]
+
+
 class AuditEventItem(TypedDict):
     id: int
     at: str
     actor: str | None
     project: str | None
     action: str
+    actionText: str
+    """
+    what the action is called, in the language of the request
+    """
     target: str
     data: dict[str, Any]
     requestId: str
