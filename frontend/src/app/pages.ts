@@ -27,7 +27,8 @@ type NavLabel =
   | "app.usage"
   | "app.people"
   | "app.identityProviders"
-  | "app.roleRules";
+  | "app.roleRules"
+  | "app.audit";
 
 /** Pages in the navigation, in its order. */
 export const NAV_PAGES: readonly NavPage[] = [
@@ -55,6 +56,7 @@ export const NAV_PAGES: readonly NavPage[] = [
     administrator: true,
   },
   { to: "/administration/roles", label: "app.roleRules", key: "", group: "administration", administrator: true },
+  { to: "/audit", label: "app.audit", key: "", group: "administration", administrator: true },
 ];
 
 /** Pages inside others, and pages behind the user's name. */

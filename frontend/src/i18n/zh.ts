@@ -6,6 +6,7 @@ export const zh = {
     noticeSettings: "通知设置",
     identityProviders: "身份提供方登录",
     roleRules: "按组授予角色",
+    audit: "审计记录",
     save: "保存",
     name: "Fermi",
     skip: "跳到正文",
@@ -338,6 +339,7 @@ export const zh = {
     now: "现在",
   },
   task: {
+    auditEvents: "事件",
     after: { succeeded: "在以下任务成功后", failed: "在以下任务失败后", ended: "在以下任务结束后" },
     terminal: "终端",
     pause: "暂停",
