@@ -10,7 +10,7 @@ const platform = { target: process.env.FERMI_URL ?? "http://127.0.0.1:8000", cha
 const SHARED = /src\/(api|app|lib|ui)\/(?!terminal|machines|hosted|palette)|src\/pages|lucide-react|radix-ui/;
 /** What two pages around runs have in common, each a small file otherwise. */
 const RUNS_SHARED =
-  /src\/pages\/runs\/(columns|note-dialog|tag-cell)|src\/ui\/(bulk-results|markdown|menu|metric-picker)|src\/lib\/(download|markdown)|src\/api\/compare/;
+  /src\/pages\/runs\/(columns|note-dialog|tag-cell)|src\/ui\/(bulk-results|markdown|menu|metric-picker)|src\/lib\/(download|markdown)|src\/api\/compare|nfiniteQuery/;
 /** What two pages around accounts have in common. */
 const ACCOUNTS_SHARED = /src\/ui\/token-row|src\/api\/(account|limits|people)|src\/pages\/settings/;
 

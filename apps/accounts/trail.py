@@ -1,6 +1,6 @@
 """The audit trail, as it is read: filtered, page after page, and exported."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,6 +10,8 @@ from apps.accounts import access
 from apps.accounts.models import AuditEvent, Role, User
 from apps.common.encoding import encode_json
 from apps.common.errors import ApiError
+from apps.common.texts import get_request_language
+from fermi.messages import list_sentences
 
 MAX_EXPORT_SPAN = timedelta(days=366)
 EXPORT_BATCH_ROWS = 1000
@@ -55,13 +57,24 @@ def serialize_event(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in row.items() if not name.endswith("_")}, **named}
 
 
+def list_actions() -> dict[str, str]:
+    """Return what each action is called in the language of the request, by the action's name, in alphabetical order."""
+    return dict(sorted(list_sentences("actions", get_request_language()).items()))
+
+
+def describe_events(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of `select_columns` with the texts of their actions; an action without a text is its own."""
+    texts = list_actions()
+    return [{**serialize_event(row), "actionText": texts.get(row["action"], row["action"])} for row in rows]
+
+
 def read_page(rows: QuerySet[AuditEvent, Any], before: int | None, size: int) -> dict[str, Any]:
     """Return the newest events, or those before the event with the key `before`."""
     if before is not None:
         rows = rows.filter(pk__lt=before)
     found = list(select_columns(rows).order_by("-pk")[: size + 1])
     return {
-        "items": [serialize_event(row) for row in found[:size]],
+        "items": describe_events(found[:size]),
         "total": None,
         "page": None,
         "pageSize": size,

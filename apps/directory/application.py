@@ -1,8 +1,10 @@
 """Makes people's stored roles those that the rules give, and tells beforehand what that would change."""
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass, field
+from hashlib import sha256
 
 from allauth.socialaccount.models import SocialAccount
 from django.db import transaction
@@ -38,10 +40,12 @@ class PersonChanges:
 
 @dataclass(slots=True)
 class Plan:
-    """What the rules change. `unknown`: people whose claims are not known; they stay as they are. `taken`: names of
-    groups whose project cannot be made: another project has the name, or there are MAX_GROUP_PROJECTS."""
+    """What the rules change. `known`: how many people's claims were read. `unknown`: people whose claims are not known;
+    they stay as they are. `taken`: names of groups whose project cannot be made: another project has the name, or there
+    are MAX_GROUP_PROJECTS."""
 
     people: list[PersonChanges] = field(default_factory=list)
+    known: int = 0
     unknown: list[User] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
 
@@ -88,6 +92,7 @@ def plan_changes(rules: Sequence[Rule], users: Iterable[User] | None = None) -> 
         if wanted is None:
             plan.unknown.append(user)
             continue
+        plan.known += 1
         roles = dict(wanted.projects)
         for group, role in wanted.groups.items():
             project = projects_of_groups.get(group, f"{NEW_PROJECT}{group}")
@@ -114,15 +119,45 @@ def plan_changes(rules: Sequence[Rule], users: Iterable[User] | None = None) -> 
     return plan
 
 
+def make_fingerprint(rules: Iterable[Rule], plan: Plan) -> str:
+    """Return a hash of the rules and of what they change: 64 hexadecimal digits. It is the same as long as saving does
+    what the preview has shown."""
+    changes = [
+        [
+            row.user.pk,
+            [[key, astuple(change)] for key, change in sorted(row.projects.items())],
+            row.administrator,
+            row.last_administrator,
+            [token.digest for token in row.tokens],
+        ]
+        for row in plan.people
+    ]
+    content = [
+        sorted(json.dumps(astuple(rule)) for rule in rules),
+        changes,
+        [row.pk for row in plan.unknown],
+        plan.taken,
+    ]
+    return sha256(json.dumps(content).encode()).hexdigest()
+
+
 @transaction.atomic
-def apply_rules(users: Iterable[User] | None = None, *, actor: User | None = None) -> Plan:
+def apply_rules(
+    users: Iterable[User] | None = None,
+    *,
+    actor: User | None = None,
+    check: Callable[[Sequence[Rule], Plan], None] | None = None,
+) -> Plan:
     """Make the roles of these people, or of all, those that the rules give, and return what changed. `actor` None
-    means the platform itself."""
+    means the platform itself. `check` raises where the plan shall not be carried out."""
     if users is not None:
         users = list(users)
     list(RoleRule.objects.select_for_update(of=("self",)).order_by("pk").values_list("pk"))  # one at a time
     list(User.objects.select_for_update(of=("self",)).filter(is_superuser=True).order_by("pk").values_list("pk"))
-    plan = plan_changes(list_rules(), users)
+    rules = list_rules()
+    plan = plan_changes(rules, users)
+    if check is not None:
+        check(rules, plan)
     for changes in plan.people:
         _store_changes(changes, actor)
     return plan

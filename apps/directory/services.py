@@ -1,6 +1,7 @@
 """Changes of the rules, each with what it makes of people's roles, in one transaction. Administrators only."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
@@ -10,49 +11,61 @@ from apps.accounts.models import Project, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
-from apps.directory.application import Plan, apply_rules, make_rule, plan_changes
+from apps.directory.application import Plan, apply_rules, make_fingerprint, make_rule, plan_changes
+from apps.directory.counts import GroupCount, count_groups
 from apps.directory.models import RoleRule
+from apps.directory.roles import Rule
 from apps.identity.selectors import find_configuration
 
 FIELDS = ("provider", "claim", "pattern", "project_id", "create_project", "administrator", "role")
 
 
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a change of the rules would change about people. `groups`: which groups the rule's claim has."""
+
+    plan: Plan
+    fingerprint: str
+    groups: Sequence[GroupCount] = ()
+
+
 @transaction.atomic
-def create_rule(user: User, values: Mapping[str, Any]) -> RoleRule:
-    """Add a rule and apply all rules. Raises ApiError."""
+def create_rule(user: User, values: Mapping[str, Any], fingerprint: str) -> RoleRule:
+    """Add a rule and apply all rules. `fingerprint` is the preview's. Raises ApiError, 409 where saving would do
+    something else than the preview has shown."""
     access.require_administrator(user)
     check_row_limit("role-rules", RoleRule.objects.all())
     row = RoleRule(created_at=now(), created_by=user)
     _set_values(row, user, values)
     row.save(force_insert=True)
     audit.record_event(user, "role-rule.create", row.pk, **_describe(row))
-    apply_rules(actor=user)
+    apply_rules(actor=user, check=_make_check(fingerprint))
     return row
 
 
 @transaction.atomic
-def change_rule(user: User, rule_id: str, values: Mapping[str, Any]) -> RoleRule:
-    """Replace a rule's fields and apply all rules. Raises ApiError."""
+def change_rule(user: User, rule_id: str, values: Mapping[str, Any], fingerprint: str) -> RoleRule:
+    """Replace a rule's fields and apply all rules. Raises ApiError, as `create_rule` does."""
     access.require_administrator(user)
     row = _get_row(rule_id)
     _set_values(row, user, values)
     row.save()
     audit.record_event(user, "role-rule.change", row.pk, **_describe(row))
-    apply_rules(actor=user)
+    apply_rules(actor=user, check=_make_check(fingerprint))
     return row
 
 
 @transaction.atomic
-def delete_rule(user: User, rule_id: str) -> None:
-    """Delete a rule and apply those that are left. Raises ApiError 404."""
+def delete_rule(user: User, rule_id: str, fingerprint: str) -> None:
+    """Delete a rule and apply those that are left. Raises ApiError 404, and 409 as `create_rule` does."""
     access.require_administrator(user)
     row = _get_row(rule_id)
     audit.record_event(user, "role-rule.delete", row.pk, **_describe(row))
     row.delete()
-    apply_rules(actor=user)
+    apply_rules(actor=user, check=_make_check(fingerprint))
 
 
-def preview_change(user: User, rule_id: str | None = None, values: Mapping[str, Any] | None = None) -> Plan:
+def preview_change(user: User, rule_id: str | None = None, values: Mapping[str, Any] | None = None) -> Preview:
     """Return what would change about people with a rule added (`values`), changed (both) or deleted (`rule_id`), or by
     the rules as they are (neither). Changes nothing. Raises ApiError."""
     access.require_administrator(user)
@@ -65,7 +78,18 @@ def preview_change(user: User, rule_id: str | None = None, values: Mapping[str, 
         row = RoleRule()
         _set_values(row, user, values)
         rows.append(row)
-    return plan_changes([make_rule(row) for row in rows])
+    rules = [make_rule(row) for row in rows]
+    plan = plan_changes(rules)
+    groups = count_groups(values["claim"], values["provider"]) if values is not None else []
+    return Preview(plan, make_fingerprint(rules, plan), groups)
+
+
+def _make_check(fingerprint: str) -> Callable[[Sequence[Rule], Plan], None]:
+    def check(rules: Sequence[Rule], plan: Plan) -> None:
+        if make_fingerprint(rules, plan) != fingerprint:
+            raise ApiError(409, "ROLE_RULES_CHANGED", "fingerprint")
+
+    return check
 
 
 def _get_row(rule_id: str) -> RoleRule:

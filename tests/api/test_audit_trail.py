@@ -100,3 +100,19 @@ def test_administrators_export_also_what_belongs_to_no_project(admin: Api, proje
     add(project)
     add(None)
     assert {line["project"] for line in export(admin)[1]} == {None, "project-one"}
+
+
+def test_actions_have_texts_in_the_language_of_the_reader(owner: Api, project: Project) -> None:
+    add(project)
+    add(project, action="task.unheard-of")
+    for language, text in (("en", "Created a task"), ("zh", "创建了任务")):
+        headers = {"Authorization": f"Bearer {owner.token}", "Accept-Language": language}
+        found = Client().get(f"{BASE}/audit-events", {"cursor": ""}, headers=headers).json()["data"]["items"]
+        assert [item["actionText"] for item in found] == ["task.unheard-of", text]
+        known = Client().get(f"{BASE}/audit-events/actions", headers=headers).json()["data"]["items"]
+        assert {"action": "task.create", "text": text} in known
+
+
+def test_only_who_is_signed_in_lists_actions(owner: Api, anonymous: Api) -> None:
+    assert owner.get("/audit-events/actions").status == 200
+    assert anonymous.get("/audit-events/actions").status == 401

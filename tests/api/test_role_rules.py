@@ -37,6 +37,20 @@ def link(user: User, *groups: str) -> SocialAccount:
     return found
 
 
+def preview(api: Api, body: dict[str, Any] | None = None, rule: str | None = None) -> Any:
+    return api.post("/role-rules/preview", {**({"rule": body} if body else {}), **({"ruleId": rule} if rule else {})})
+
+
+def save(api: Api, body: dict[str, Any], rule: str | None = None) -> Any:
+    """Save a rule as its preview shows it."""
+    signed = {**body, "fingerprint": preview(api, body, rule).data["fingerprint"]}
+    return api.put(f"/role-rules/{rule}", signed) if rule else api.post("/role-rules", signed)
+
+
+def delete(api: Api, rule: str) -> Any:
+    return api.delete(f"/role-rules/{rule}?fingerprint={preview(api, rule=rule).data['fingerprint']}")
+
+
 def get_roles(user: User) -> dict[str, tuple[str, str]]:
     return {row.project.name: (row.role, row.source) for row in Membership.objects.filter(user=user)}
 
@@ -44,7 +58,7 @@ def get_roles(user: User) -> dict[str, tuple[str, str]]:
 def test_a_sign_in_gives_the_roles_of_its_groups_and_the_next_one_removes_them(
     client: Client, admin: Api, project: Project, server: OpenIdServer, provider: IdentityProvider
 ) -> None:
-    admin.post("/role-rules", BODY)
+    save(admin, BODY)
     server.claims["groups"] = ["ml"]
     sign_in(client, server)
     person = User.objects.get(socialaccount__uid="u-1")
@@ -59,7 +73,7 @@ def test_a_refused_sign_in_changes_no_role(
     client: Client, admin: Api, project: Project, server: OpenIdServer, provider: IdentityProvider
 ) -> None:
     sign_in(client, server)
-    admin.post("/role-rules", BODY)
+    save(admin, BODY)
     User.objects.filter(socialaccount__uid="u-1").update(is_active=False)
     server.claims["groups"] = ["ml"]
     sign_in(Client(), server)
@@ -71,20 +85,20 @@ def test_a_preview_tells_what_saving_then_does(admin: Api, project: Project, sso
     link(ada, "ml")
     link(bob, "ml")
     SocialAccount.objects.create(user=eve, provider="sso", uid="eve", extra_data={})
-    preview = admin.post("/role-rules/preview", {"rule": BODY}).data
-    assert (preview["gaining"], preview["losing"], preview["unknownTotal"]) == (2, 0, 1)
-    assert [(one["username"], one["before"], one["after"]) for one in preview["changes"]] == [
+    shown = preview(admin, BODY).data
+    assert (shown["gaining"], shown["losing"], shown["unknownTotal"]) == (2, 0, 1)
+    assert [(one["username"], one["before"], one["after"]) for one in shown["changes"]] == [
         ("ada", None, "member"),
         ("bob", "viewer", "member"),
     ]
     assert get_roles(ada) == {}
-    rule = admin.post("/role-rules", BODY).data
+    rule = save(admin, BODY).data
     assert (get_roles(ada), get_roles(bob)) == ({"one": ("member", "rule")},) * 2
     ApiToken.objects.create(user=ada, expiry=None, name="ci", projects=["project-one"])
     ApiToken.objects.create(user=ada, expiry=None, name="all")
-    preview = admin.post("/role-rules/preview", {"ruleId": rule["id"]}).data
-    assert (preview["losing"], [one["name"] for one in preview["tokens"]]) == (2, ["ci"])
-    assert admin.delete(f"/role-rules/{rule['id']}").status == 200
+    shown = preview(admin, rule=rule["id"]).data
+    assert (shown["losing"], [one["name"] for one in shown["tokens"]]) == (2, ["ci"])
+    assert delete(admin, rule["id"]).status == 200
     assert (get_roles(ada), get_roles(bob)) == ({}, {"one": ("viewer", "person")})
     assert list(ApiToken.objects.filter(user=ada).values_list("name", flat=True)) == ["all"]
 
@@ -92,15 +106,15 @@ def test_a_preview_tells_what_saving_then_does(admin: Api, project: Project, sso
 def test_a_changed_rule_moves_people(admin: Api, project: Project, other_project: Project, sso: Any) -> None:
     ada = make_user("ada")
     link(ada, "ml")
-    rule = admin.post("/role-rules", BODY).data["id"]
-    admin.put(f"/role-rules/{rule}", {**BODY, "projectId": "project-two", "role": "maintainer"})
+    rule = save(admin, BODY).data["id"]
+    save(admin, {**BODY, "projectId": "project-two", "role": "maintainer"}, rule)
     assert get_roles(ada) == {"two": ("maintainer", "rule")}
 
 
 def test_a_role_that_a_maintainer_changes_is_a_persons(admin: Api, owner: Api, project: Project, sso: Any) -> None:
     ada = make_user("ada")
     link(ada, "ml")
-    admin.post("/role-rules", BODY)
+    save(admin, BODY)
     owner.patch("/projects/project-one/members/ada", {"role": "maintainer"})
     apply_rules()
     assert get_roles(ada) == {"one": ("maintainer", "person")}
@@ -115,7 +129,7 @@ def test_a_group_gets_a_project_of_its_name_but_never_another_of_that_name(
         body = {"pattern": pattern, "createProject": True, "role": "maintainer"}
         taken = admin.post("/role-rules/preview", {"rule": body}).data["taken"]
         assert taken == (["one"] if pattern == "one" else [])
-        admin.post("/role-rules", body)
+        save(admin, body)
     assert get_roles(ada) == {"team-a": ("maintainer", "rule")}
     bob = make_user("bob")
     link(bob, "team-a")
@@ -128,7 +142,7 @@ def test_a_group_makes_administrators_and_takes_it_from_nobody_else(admin: Api, 
     link(ada, "root")
     link(bob)
     assert admin.post("/role-rules/preview", {"rule": ROOT}).data["newAdministrators"] == ["ada"]
-    admin.post("/role-rules", ROOT)
+    save(admin, ROOT)
     ada.refresh_from_db()
     assert ada.is_superuser
     link(ada)
@@ -152,7 +166,7 @@ def test_a_deleted_provider_gives_no_role_and_a_disabled_one_takes_none(
 ) -> None:
     ada = make_user("ada")
     link(ada, "ml")
-    admin.post("/role-rules", {**BODY, "provider": ""})
+    save(admin, {**BODY, "provider": ""})
     IdentityProvider.objects.update(enabled=False)
     apply_rules()
     assert get_roles(ada) == {"one": ("member", "rule")}
@@ -176,7 +190,8 @@ def test_a_deleted_provider_gives_no_role_and_a_disabled_one_takes_none(
     ],
 )
 def test_a_wrong_rule_is_refused(admin: Api, project: Project, sso: Any, change: dict[str, Any], code: str) -> None:
-    for path, body in (("/role-rules", {**BODY, **change}), ("/role-rules/preview", {"rule": {**BODY, **change}})):
+    rule = {**BODY, **change}
+    for path, body in (("/role-rules", {**rule, "fingerprint": "0"}), ("/role-rules/preview", {"rule": rule})):
         answer = admin.post(path, body)
         assert (answer.status, answer.error) == (400, code)
     assert not RoleRule.objects.exists()
@@ -184,19 +199,71 @@ def test_a_wrong_rule_is_refused(admin: Api, project: Project, sso: Any, change:
 
 def test_the_list_has_pages_and_a_search(admin: Api, project: Project, sso: Any) -> None:
     for number in range(3):
-        admin.post("/role-rules", {**BODY, "pattern": f"ml-{number}"})
+        save(admin, {**BODY, "pattern": f"ml-{number}"})
     page = admin.get("/role-rules", page=2, pageSize=2).data
     assert ([item["pattern"] for item in page["items"]], page["total"]) == (["ml-2"], 3)
     assert admin.get("/role-rules", search="ML-1").data["total"] == 1
 
 
 def test_only_administrators_have_anything_to_do_with_rules(admin: Api, owner: Api, anonymous: Api, sso: Any) -> None:
-    rule = admin.post("/role-rules", BODY).data["id"]
+    rule = save(admin, BODY).data["id"]
     for api, status in ((owner, 403), (anonymous, 401)):
         assert api.get("/role-rules").status == status
-        assert api.post("/role-rules", BODY).status == status
+        assert api.post("/role-rules", {**BODY, "fingerprint": "0"}).status == status
         assert api.post("/role-rules/preview", {"rule": BODY}).status == status
-        assert api.put(f"/role-rules/{rule}", BODY).status == status
-        assert api.delete(f"/role-rules/{rule}").status == status
+        assert api.put(f"/role-rules/{rule}", {**BODY, "fingerprint": "0"}).status == status
+        assert api.delete(f"/role-rules/{rule}?fingerprint=0").status == status
     assert admin.post("/role-rules/preview", {"ruleId": "rule-none"}).status == 404
-    assert admin.delete("/role-rules/rule-none").status == 404
+    assert admin.delete("/role-rules/rule-none?fingerprint=0").status == 404
+
+
+def test_nothing_is_saved_that_its_preview_has_not_shown(admin: Api, project: Project, sso: Any) -> None:
+    ada = make_user("ada")
+    link(ada, "ml")
+    first = preview(admin, BODY).data["fingerprint"]
+    link(make_user("bob"), "ml")
+    answer = admin.post("/role-rules", {**BODY, "fingerprint": first})
+    assert (answer.status, answer.error) == (409, "ROLE_RULES_CHANGED")
+    assert not RoleRule.objects.exists()
+    assert not Membership.objects.exists()
+    assert not AuditEvent.objects.filter(action__startswith="role-rule").exists()
+    rule = save(admin, BODY).data["id"]
+    other = {**BODY, "role": "viewer"}
+    for body in (BODY, other):
+        wrong = preview(admin, other if body is BODY else BODY, rule).data["fingerprint"]
+        assert admin.put(f"/role-rules/{rule}", {**body, "fingerprint": wrong}).status == 409
+    deletion = preview(admin, rule=rule).data["fingerprint"]
+    save(admin, {**BODY, "pattern": "ops"})
+    assert admin.delete(f"/role-rules/{rule}?fingerprint={deletion}").status == 409
+    assert admin.delete(f"/role-rules/{rule}").status == 400
+    assert delete(admin, rule).status == 200
+
+
+def test_a_rule_that_ends_tokens_is_saved_after_its_preview(admin: Api, project: Project, sso: Any) -> None:
+    ada = make_user("ada")
+    link(ada, "ml")
+    rule = save(admin, BODY).data["id"]
+    ApiToken.objects.create(user=ada, expiry=None, name="ci", projects=["project-one"])
+    assert save(admin, {**BODY, "pattern": "ops"}, rule).status == 200
+    assert not ApiToken.objects.filter(user=ada).exists()
+
+
+def test_a_preview_names_the_groups_that_were_read(admin: Api, project: Project, sso: Any) -> None:
+    link(make_user("ada"), "ml", "ops")
+    link(make_user("bob"), "ml")
+    shown = preview(admin, {**BODY, "pattern": "m*"}).data
+    assert shown["groups"] == [{"name": "ml", "peopleCount": 2}, {"name": "ops", "peopleCount": 1}]
+    assert (shown["groupsTotal"], shown["knownTotal"]) == (2, 2)
+    assert preview(admin, {**BODY, "claim": "roles"}).data["groups"] == []
+
+
+def test_the_list_counts_people_and_says_who_made_a_rule(admin: Api, project: Project, sso: Any) -> None:
+    link(make_user("ada"), "ml", "ml-ops")
+    link(make_user("bob"), "ml")
+    save(admin, {**BODY, "pattern": "ml*"})
+    save(admin, {**BODY, "provider": "", "pattern": "ml-ops"})
+    items = admin.get("/role-rules").data["items"]
+    assert [(one["pattern"], one["peopleCount"], one["createdBy"]) for one in items] == [
+        ("ml*", 2, "admin"),
+        ("ml-ops", 1, "admin"),
+    ]

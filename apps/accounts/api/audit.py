@@ -48,6 +48,7 @@ class AuditEventItem(serializers.Serializer):
     actor = serializers.CharField(allow_null=True)
     project = serializers.CharField(allow_null=True)
     action = serializers.CharField()
+    actionText = serializers.CharField(help_text="what the action is called, in the language of the request")
     target = serializers.CharField()
     data = serializers.DictField()  # type: ignore[assignment]
     requestId = serializers.CharField()
@@ -66,6 +67,22 @@ class AuditPage(serializers.Serializer):
     )
 
 
+class AuditAction(serializers.Serializer):
+    action = serializers.CharField()
+    text = serializers.CharField()
+
+
+class AuditActions(serializers.Serializer):
+    items = AuditAction(many=True)
+
+
+class AuditActionsView(APIView):
+    @operation("listAuditActions", scope="audit:read", data=AuditActions)
+    def get(self, request: Request) -> Data:
+        """List the actions that the audit trail records, with what they are called in the language of the request."""
+        return {"items": [{"action": action, "text": text} for action, text in trail.list_actions().items()]}
+
+
 class AuditEventsView(APIView):
     @operation("listAuditEvents", scope="audit:read", query=AuditQuery, data=AuditPage)
     def get(self, request: Request, query: Query) -> Data:
@@ -74,7 +91,8 @@ class AuditEventsView(APIView):
         rows = trail.list_events(request.user, filters.pop("project", None), **filters)
         if "cursor" in query:
             return trail.read_page(rows, _parse_cursor(query["cursor"]), query["pageSize"])
-        return paginate_rows(trail.select_columns(rows), query, trail.serialize_event)
+        answer = paginate_rows(trail.select_columns(rows), query)
+        return {**answer, "items": trail.describe_events(answer["items"])}
 
 
 class AuditExportView(APIView):

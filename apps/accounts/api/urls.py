@@ -37,5 +37,6 @@ urlpatterns = [
     path("people/<str:username>/sessions/end", people.PersonSessionsEndView.as_view()),
     path("people/<str:username>/sessions/<str:session_id>", people.PersonSessionView.as_view()),
     path("audit-events", audit.AuditEventsView.as_view()),
+    path("audit-events/actions", audit.AuditActionsView.as_view()),
     path("audit-events/export", audit.AuditExportView.as_view()),
 ]

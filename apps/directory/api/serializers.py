@@ -6,6 +6,8 @@ from apps.accounts.models import Role
 from apps.common.pages import PageQuery
 from apps.identity.models import MAX_ID_LENGTH
 
+MAX_FINGERPRINT = 64
+
 
 class RoleRuleQuery(PageQuery):
     pass
@@ -25,6 +27,19 @@ class RoleRuleRequest(serializers.Serializer):
     role = serializers.ChoiceField(Role.choices, default="", allow_blank=True)
 
 
+class RoleRuleSaveRequest(RoleRuleRequest):
+    fingerprint = serializers.CharField(
+        max_length=MAX_FINGERPRINT,
+        help_text="of the preview of this change; 409 where saving would now do another thing",
+    )
+
+
+class RoleRuleDeleteQuery(serializers.Serializer):
+    fingerprint = serializers.CharField(
+        max_length=MAX_FINGERPRINT, help_text="of the preview of the deletion; 409 where it would now do another thing"
+    )
+
+
 class RoleRulePreviewRequest(serializers.Serializer):
     ruleId = serializers.CharField(
         source="rule_id", max_length=40, required=False, help_text="the rule that `rule` replaces, or to be deleted"
@@ -42,6 +57,11 @@ class RoleRuleItem(serializers.Serializer):
     createProject = serializers.BooleanField()
     administrator = serializers.BooleanField()
     role = serializers.CharField(help_text="empty for administrators")
+    peopleCount = serializers.IntegerField(help_text="people whose last sign-in sent a group of the rule")
+    createdAt = serializers.DateTimeField()
+    createdBy = serializers.CharField(allow_null=True)
+    updatedAt = serializers.DateTimeField()
+    updatedBy = serializers.CharField(allow_null=True)
 
 
 class RoleRuleChange(serializers.Serializer):
@@ -58,7 +78,13 @@ class RoleRuleEndingToken(serializers.Serializer):
     username = serializers.CharField()
 
 
+class RoleRuleGroup(serializers.Serializer):
+    name = serializers.CharField()
+    peopleCount = serializers.IntegerField()
+
+
 class RoleRulePreview(serializers.Serializer):
+    fingerprint = serializers.CharField(help_text="for saving exactly this")
     gaining = serializers.IntegerField(help_text="people with a new or a higher role")
     losing = serializers.IntegerField(help_text="people with a role lost or lowered")
     changes = RoleRuleChange(many=True, help_text="the first 1 000")
@@ -70,6 +96,9 @@ class RoleRulePreview(serializers.Serializer):
     )
     tokens = RoleRuleEndingToken(many=True, help_text="API tokens that end; the first 1 000")
     tokensTotal = serializers.IntegerField()
+    knownTotal = serializers.IntegerField(help_text="people whose groups were read, as of their last sign-in")
+    groups = RoleRuleGroup(many=True, help_text="groups in the rule's claim, those of most people first; the first 200")
+    groupsTotal = serializers.IntegerField()
     unknownTotal = serializers.IntegerField(help_text="people whose groups are not known; they stay as they are")
     taken = serializers.ListField(
         child=serializers.CharField(), help_text="groups whose project cannot be made; the first 1 000"

@@ -11,10 +11,12 @@ from apps.common.api import APIView, Body, Data, Query, Request, operation, pagi
 from apps.directory import services
 from apps.directory.api import serializers as shapes
 from apps.directory.application import NEW_PROJECT, Plan
+from apps.directory.counts import count_people
 from apps.directory.models import RoleRule
 from apps.directory.roles import RoleChange, get_rank
 
 MAX_LISTED = 1_000
+MAX_GROUPS_LISTED = 200
 
 
 class RoleRulesView(APIView):
@@ -22,32 +24,34 @@ class RoleRulesView(APIView):
     def get(self, request: Request, query: Query) -> Data:
         """List the rules that give roles by groups of an identity provider (administrator)."""
         access.require_administrator(request.user)
-        rows = RoleRule.objects.select_related("project").order_by("pattern", "pk")
+        rows = RoleRule.objects.select_related("project", "created_by", "updated_by").order_by("pattern", "pk")
         if words := query["search"]:
             rows = rows.filter(
                 Q(pattern__icontains=words) | Q(provider__icontains=words) | Q(project__name__icontains=words)
             )
-        return paginate_rows(rows, query, serialize_rule)
+        answer = paginate_rows(rows, query)
+        return {**answer, "items": serialize_rules(answer["items"])}
 
     @operation(
-        "createRoleRule", scope="identity:write", body=shapes.RoleRuleRequest, data=shapes.RoleRuleItem, status=201
+        "createRoleRule", scope="identity:write", body=shapes.RoleRuleSaveRequest, data=shapes.RoleRuleItem, status=201
     )
     def post(self, request: Request, body: Body) -> Data:
-        """Add a rule and apply all rules to everybody whose groups are known (administrator). `previewRoleRules` tells
-        beforehand what that changes."""
-        return serialize_rule(services.create_rule(request.user, body))
+        """Add a rule and apply all rules to everybody whose groups are known (administrator). `fingerprint` is that of
+        `previewRoleRules` for the same rule: nothing is saved that the preview has not shown."""
+        return serialize_rules([services.create_rule(request.user, body, body.pop("fingerprint"))])[0]
 
 
 class RoleRuleView(APIView):
-    @operation("replaceRoleRule", scope="identity:write", body=shapes.RoleRuleRequest, data=shapes.RoleRuleItem)
+    @operation("replaceRoleRule", scope="identity:write", body=shapes.RoleRuleSaveRequest, data=shapes.RoleRuleItem)
     def put(self, request: Request, rule_id: str, body: Body) -> Data:
-        """Replace a rule and apply all rules (administrator)."""
-        return serialize_rule(services.change_rule(request.user, rule_id, body))
+        """Replace a rule and apply all rules (administrator). `fingerprint` is that of the preview."""
+        return serialize_rules([services.change_rule(request.user, rule_id, body, body.pop("fingerprint"))])[0]
 
-    @operation("deleteRoleRule", scope="identity:write")
-    def delete(self, request: Request, rule_id: str) -> None:
-        """Delete a rule and apply those that are left (administrator). Roles that people gave stay."""
-        services.delete_rule(request.user, rule_id)
+    @operation("deleteRoleRule", scope="identity:write", query=shapes.RoleRuleDeleteQuery)
+    def delete(self, request: Request, rule_id: str, query: Query) -> None:
+        """Delete a rule and apply those that are left (administrator). Roles that people gave stay. `fingerprint` is
+        that of the preview."""
+        services.delete_rule(request.user, rule_id, query["fingerprint"])
 
 
 class RoleRulePreviewView(APIView):
@@ -57,10 +61,22 @@ class RoleRulePreviewView(APIView):
     def post(self, request: Request, body: Body) -> Data:
         """Return who would get and lose which roles, and which API tokens would end, if a rule were added (`rule`),
         replaced (both) or deleted (`ruleId`) (administrator). Changes nothing."""
-        return serialize_plan(services.preview_change(request.user, **body))
+        preview = services.preview_change(request.user, **body)
+        shown = [{"name": name, "peopleCount": count} for name, count in preview.groups[:MAX_GROUPS_LISTED]]
+        return {
+            "fingerprint": preview.fingerprint,
+            "groups": shown,
+            "groupsTotal": len(preview.groups),
+            **serialize_plan(preview.plan),
+        }
 
 
-def serialize_rule(row: RoleRule) -> dict[str, Any]:
+def serialize_rules(rows: list[RoleRule]) -> list[dict[str, Any]]:
+    counts = count_people(rows)
+    return [_serialize_rule(row, counts[row.pk]) for row in rows]
+
+
+def _serialize_rule(row: RoleRule, people: int) -> dict[str, Any]:
     return {
         "id": row.pk,
         "provider": row.provider,
@@ -71,6 +87,11 @@ def serialize_rule(row: RoleRule) -> dict[str, Any]:
         "createProject": row.create_project,
         "administrator": row.administrator,
         "role": row.role,
+        "peopleCount": people,
+        "createdAt": row.created_at,
+        "createdBy": row.created_by.username if row.created_by else None,
+        "updatedAt": row.updated_at,
+        "updatedBy": row.updated_by.username if row.updated_by else None,
     }
 
 
@@ -102,6 +123,7 @@ def serialize_plan(plan: Plan) -> dict[str, Any]:
             for username, token in tokens[:MAX_LISTED]
         ],
         "tokensTotal": len(tokens),
+        "knownTotal": plan.known,
         "unknownTotal": len(plan.unknown),
         "taken": plan.taken[:MAX_LISTED],
     }

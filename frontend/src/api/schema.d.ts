@@ -132,6 +132,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit-events/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the actions that the audit trail records, with what they are called in the language of the request. */
+        get: operations["listAuditActions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit-events/export": {
         parameters: {
             query?: never;
@@ -2524,8 +2541,8 @@ export interface paths {
         get: operations["listRoleRules"];
         put?: never;
         /**
-         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `previewRoleRules` tells
-         *     beforehand what that changes.
+         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `fingerprint` is that of
+         *     `previewRoleRules` for the same rule: nothing is saved that the preview has not shown.
          */
         post: operations["createRoleRule"];
         delete?: never;
@@ -2542,10 +2559,13 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Replace a rule and apply all rules (administrator). */
+        /** @description Replace a rule and apply all rules (administrator). `fingerprint` is that of the preview. */
         put: operations["replaceRoleRule"];
         post?: never;
-        /** @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. */
+        /**
+         * @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. `fingerprint` is
+         *     that of the preview.
+         */
         delete: operations["deleteRoleRule"];
         options?: never;
         head?: never;
@@ -4729,6 +4749,18 @@ export interface components {
         };
         /** @enum {string} */
         AttentionSubjectType: "task" | "environment" | "worker" | "cluster" | "project" | "platform";
+        AuditAction: {
+            action: string;
+            text: string;
+        };
+        AuditActions: {
+            items: components["schemas"]["AuditAction"][];
+        };
+        AuditActionsEnvelope: {
+            data: components["schemas"]["AuditActions"];
+            code: number;
+            message: string;
+        };
         AuditEventItem: {
             id: number;
             /** Format: date-time */
@@ -4736,6 +4768,8 @@ export interface components {
             actor: string | null;
             project: string | null;
             action: string;
+            /** @description what the action is called, in the language of the request */
+            actionText: string;
             target: string;
             data: {
                 [key: string]: unknown;
@@ -8843,6 +8877,10 @@ export interface components {
             name: string;
             username: string;
         };
+        RoleRuleGroup: {
+            name: string;
+            peopleCount: number;
+        };
         RoleRuleItem: {
             id: string;
             provider: string;
@@ -8854,6 +8892,14 @@ export interface components {
             administrator: boolean;
             /** @description empty for administrators */
             role: string;
+            /** @description people whose last sign-in sent a group of the rule */
+            peopleCount: number;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            updatedAt: string;
+            updatedBy: string | null;
         };
         RoleRuleItemEnvelope: {
             data: components["schemas"]["RoleRuleItem"];
@@ -8872,6 +8918,8 @@ export interface components {
             message: string;
         };
         RoleRulePreview: {
+            /** @description for saving exactly this */
+            fingerprint: string;
             /** @description people with a new or a higher role */
             gaining: number;
             /** @description people with a role lost or lowered */
@@ -8886,6 +8934,11 @@ export interface components {
             /** @description API tokens that end; the first 1 000 */
             tokens: components["schemas"]["RoleRuleEndingToken"][];
             tokensTotal: number;
+            /** @description people whose groups were read, as of their last sign-in */
+            knownTotal: number;
+            /** @description groups in the rule's claim, those of most people first; the first 200 */
+            groups: components["schemas"]["RoleRuleGroup"][];
+            groupsTotal: number;
             /** @description people whose groups are not known; they stay as they are */
             unknownTotal: number;
             /** @description groups whose project cannot be made; the first 1 000 */
@@ -8927,6 +8980,35 @@ export interface components {
             administrator?: boolean;
             /** @default  */
             role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
+        };
+        RoleRuleSaveRequest: {
+            /**
+             * @description id of an identity provider; empty: any
+             * @default
+             */
+            provider?: string;
+            /**
+             * @description groups, realm_access.roles, …
+             * @default groups
+             */
+            claim?: string;
+            /** @description a group, or its beginning with * behind it */
+            pattern: string;
+            projectId?: string | null;
+            /**
+             * @description in a project of the group's name, which the rule makes
+             * @default false
+             */
+            createProject?: boolean;
+            /**
+             * @description rights over the whole platform; has no role
+             * @default false
+             */
+            administrator?: boolean;
+            /** @default  */
+            role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
+            /** @description of the preview of this change; 409 where saving would now do another thing */
+            fingerprint: string;
         };
         RuleCreateRequest: {
             name: string;
@@ -12551,6 +12633,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["UndoneEventEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listAuditActions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditActionsEnvelope"];
                 };
             };
             default: {
@@ -18300,7 +18409,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleRequest"];
+                "application/json": components["schemas"]["RoleRuleSaveRequest"];
             };
         };
         responses: {
@@ -18336,7 +18445,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleRequest"];
+                "application/json": components["schemas"]["RoleRuleSaveRequest"];
             };
         };
         responses: {
@@ -18360,7 +18469,10 @@ export interface operations {
     };
     deleteRoleRule: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description of the preview of the deletion; 409 where it would now do another thing */
+                fingerprint: string;
+            };
             header?: never;
             path: {
                 rule_id: string;

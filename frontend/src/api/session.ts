@@ -52,6 +52,13 @@ export function isMaintainer(me: Me | undefined, projectId: string | null): bool
   return me.isAdministrator || me.projects.some(({ id, role }) => id === projectId && role === "maintainer");
 }
 
+/** Returns whether a user may read events of the audit trail, of a project or of any. */
+export function canReadEvents(me: Me | undefined, projectId?: string | null): boolean {
+  if (!me) return false;
+  const maintained = me.projects.filter(({ role }) => role === "maintainer");
+  return me.isAdministrator || maintained.some(({ id }) => projectId === undefined || id === projectId);
+}
+
 /** Returns whether a user may create things in a project, or in any. */
 export function canCreate(me: Me | undefined, projectId?: string | null): boolean {
   if (!me) return false;

@@ -26,7 +26,9 @@ type NavLabel =
   | "app.models"
   | "app.usage"
   | "app.people"
-  | "app.identityProviders";
+  | "app.identityProviders"
+  | "app.roleRules"
+  | "app.audit";
 
 /** Pages in the navigation, in its order. */
 export const NAV_PAGES: readonly NavPage[] = [
@@ -53,6 +55,8 @@ export const NAV_PAGES: readonly NavPage[] = [
     group: "administration",
     administrator: true,
   },
+  { to: "/administration/roles", label: "app.roleRules", key: "", group: "administration", administrator: true },
+  { to: "/audit", label: "app.audit", key: "", group: "administration", administrator: true },
 ];
 
 /** Pages inside others, and pages behind the user's name. */

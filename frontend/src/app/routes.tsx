@@ -71,6 +71,8 @@ export const routes: RouteObject[] = [
               { path: "/oauth/authorize", lazy: () => withPageTexts(import("@/pages/oauth")) },
               { path: "/oauth/device", lazy: () => withPageTexts(import("@/pages/oauth/device-page")) },
               { path: "/administration/sign-in", lazy: () => withPageTexts(import("@/pages/identity")) },
+              { path: "/administration/roles", lazy: () => withPageTexts(import("@/pages/role-rules")) },
+              { path: "/audit", lazy: () => withPageTexts(import("@/pages/audit")) },
               { path: "/operators-only", Component: OperatorsOnlyPage },
               { path: "*", Component: NotFoundPage },
             ],

@@ -7,6 +7,8 @@ export const en: Translation = {
     environmentTemplates: "Environment templates",
     noticeSettings: "Notices",
     identityProviders: "Sign-in by providers",
+    roleRules: "Roles by group",
+    audit: "Audit trail",
     save: "Save",
     name: "Fermi",
     skip: "Skip to content",
@@ -356,6 +358,7 @@ export const en: Translation = {
     now: "now",
   },
   task: {
+    auditEvents: "Events",
     after: { succeeded: "After the success of", failed: "After the failure of", ended: "After the end of" },
     terminal: "Terminal",
     pause: "Pause",

@@ -5,6 +5,8 @@ export const zh = {
     environmentTemplates: "环境模板",
     noticeSettings: "通知设置",
     identityProviders: "身份提供方登录",
+    roleRules: "按组授予角色",
+    audit: "审计记录",
     save: "保存",
     name: "Fermi",
     skip: "跳到正文",
@@ -337,6 +339,7 @@ export const zh = {
     now: "现在",
   },
   task: {
+    auditEvents: "事件",
     after: { succeeded: "在以下任务成功后", failed: "在以下任务失败后", ended: "在以下任务结束后" },
     terminal: "终端",
     pause: "暂停",

@@ -1,15 +1,18 @@
 import { Search } from "lucide-react";
 import { useEffect, useState } from "react";
+import { cx } from "@/lib/cx";
 import { useDebounced } from "@/lib/hooks";
 
 interface SearchBoxProps {
   label: string;
   value: string;
   onSettled: (text: string) => void;
+  /** One of several in a line. */
+  narrow?: boolean;
 }
 
 /** A search box. It reports the text after a pause in typing, and follows changes of the address. */
-export function SearchBox({ label, value, onSettled }: SearchBoxProps) {
+export function SearchBox({ label, value, onSettled, narrow }: SearchBoxProps) {
   const [text, setText] = useState(value);
   const settled = useDebounced(text, 300);
   const [was, setWas] = useState(value);
@@ -22,7 +25,7 @@ export function SearchBox({ label, value, onSettled }: SearchBoxProps) {
     // eslint-disable-next-line react-hooks/exhaustive-deps -- only what was typed may move the address
   }, [settled]);
   return (
-    <div className="relative w-full sm:w-72">
+    <div className={cx("relative w-full", narrow ? "sm:w-44" : "sm:w-72")}>
       <Search aria-hidden className="pointer-events-none absolute top-2.5 left-3 size-4 text-muted" />
       <input
         type="search"

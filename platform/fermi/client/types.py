@@ -111,12 +111,25 @@ AttentionKind: TypeAlias = Literal[
 AttentionSubjectType: TypeAlias = Literal["task", "environment", "worker", "cluster", "project", "platform"]
 
 
+class AuditAction(TypedDict):
+    action: str
+    text: str
+
+
+class AuditActions(TypedDict):
+    items: list[AuditAction]
+
+
 class AuditEventItem(TypedDict):
     id: int
     at: str
     actor: str | None
     project: str | None
     action: str
+    actionText: str
+    """
+    what the action is called, in the language of the request
+    """
     target: str
     data: dict[str, Any]
     requestId: str
@@ -2656,6 +2669,11 @@ class RoleRuleEndingToken(TypedDict):
     username: str
 
 
+class RoleRuleGroup(TypedDict):
+    name: str
+    peopleCount: int
+
+
 class RoleRuleItem(TypedDict):
     id: str
     provider: str
@@ -2669,9 +2687,21 @@ class RoleRuleItem(TypedDict):
     """
     empty for administrators
     """
+    peopleCount: int
+    """
+    people whose last sign-in sent a group of the rule
+    """
+    createdAt: str
+    createdBy: str | None
+    updatedAt: str
+    updatedBy: str | None
 
 
 class RoleRulePreview(TypedDict):
+    fingerprint: str
+    """
+    for saving exactly this
+    """
     gaining: int
     """
     people with a new or a higher role
@@ -2696,6 +2726,15 @@ class RoleRulePreview(TypedDict):
     API tokens that end; the first 1 000
     """
     tokensTotal: int
+    knownTotal: int
+    """
+    people whose groups were read, as of their last sign-in
+    """
+    groups: list[RoleRuleGroup]
+    """
+    groups in the rule's claim, those of most people first; the first 200
+    """
+    groupsTotal: int
     unknownTotal: int
     """
     people whose groups are not known; they stay as they are
@@ -2729,6 +2768,35 @@ class RoleRuleRequest(TypedDict):
     rights over the whole platform; has no role
     """
     role: NotRequired[Role | BlankEnum]
+
+
+class RoleRuleSaveRequest(TypedDict):
+    provider: NotRequired[str]
+    """
+    id of an identity provider; empty: any
+    """
+    claim: NotRequired[str]
+    """
+    groups, realm_access.roles, …
+    """
+    pattern: str
+    """
+    a group, or its beginning with * behind it
+    """
+    projectId: NotRequired[str | None]
+    createProject: NotRequired[bool]
+    """
+    in a project of the group's name, which the rule makes
+    """
+    administrator: NotRequired[bool]
+    """
+    rights over the whole platform; has no role
+    """
+    role: NotRequired[Role | BlankEnum]
+    fingerprint: str
+    """
+    of the preview of this change; 409 where saving would now do another thing
+    """
 
 
 class RunBand(TypedDict):

@@ -5,6 +5,7 @@ The platform's own texts are in a folder for each language (`languages.py` lists
     codes.toml     what the API, tasks' reasons, events and notices say: message and hint by stable code
     cli.toml       what only the command line says
     admin.toml     what only the operators' console says
+    actions.toml   what the audit trail calls each action
     guides.toml    long texts: `fermi quickstart`, the README of scripts for starting by hand
 
 A framework or an engine, also
@@ -104,6 +105,11 @@ def render_sentence(file_name: str, code: str, lang: str, /, **parts: object) ->
         report_fault("%s has no text in %s", code, file_name)
         return code
     return fill_text(code, sentence, parts) if parts else sentence
+
+
+def list_sentences(file_name: str, lang: str) -> dict[str, str]:
+    """Return all sentences of a file such as `actions`, by code; those that `lang` lacks are English."""
+    return {**_load_file(file_name, FALLBACK), **_load_file(file_name, lang)}
 
 
 def load_guide(name: str, lang: str) -> dict[str, Any]:

@@ -2,8 +2,10 @@ import { useMutation } from "@tanstack/react-query";
 import { Ellipsis } from "lucide-react";
 import { type ReactNode, useState } from "react";
 import { useTranslation } from "react-i18next";
+import { useNavigate } from "react-router";
 import { changePerson, createInvitation, endPersonSessions, resetSecondFactors } from "@/api/people";
 import type { Invitation, Person } from "@/api/types";
+import { buildAuditAddress } from "@/lib/audit-address";
 import { Button } from "@/ui/button";
 import { toastError } from "@/ui/errors";
 import { Menu, MenuItem } from "@/ui/menu";
@@ -22,6 +24,7 @@ export function PersonMenu({ person }: { person: Person }) {
   const [tokens, setTokens] = useState(false);
   const [invitation, setInvitation] = useState<Invitation>();
   const refresh = useRefreshPeople();
+  const navigate = useNavigate();
   const run = useMutation({
     mutationFn: async (work: () => Promise<unknown>) => {
       await work();
@@ -62,6 +65,7 @@ export function PersonMenu({ person }: { person: Person }) {
           </Button>
         }
       >
+        <MenuItem onSelect={() => void navigate(buildAuditAddress({ actor: name }))}>{t("audit.events")}</MenuItem>
         {!isService && isActive && !hasSecondFactor && (
           <MenuItem onSelect={() => setAction("invite")}>{t("people.invite")}</MenuItem>
         )}

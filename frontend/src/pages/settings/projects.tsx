@@ -1,6 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
 import {
   accountKeys,
   addMember,
@@ -12,6 +13,7 @@ import {
 } from "@/api/account";
 import { isMaintainer, sessionKeys } from "@/api/session";
 import type { Me, Member } from "@/api/types";
+import { buildAuditAddress } from "@/lib/audit-address";
 import { Badge } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Card } from "@/ui/card";
@@ -73,7 +75,14 @@ function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: bo
       title={t("settings.project", { name: project.name })}
       aside={mayChange ? <AddMember project={project.id} /> : <Badge>{t(`settings.roleOf.${project.role}`)}</Badge>}
     >
-      <p className="font-mono text-xs text-muted">{project.id}</p>
+      <p className="flex flex-wrap items-center gap-x-3 text-xs text-muted">
+        <span className="font-mono">{project.id}</span>
+        {mayChange && (
+          <Link to={buildAuditAddress({ project: project.id })} className="text-accent-ink hover:underline">
+            {t("app.audit")}
+          </Link>
+        )}
+      </p>
       {members.isError && <LoadError error={members.error} retry={() => void members.refetch()} />}
       {members.isPending && <Loading />}
       <ul className="mt-2 divide-y text-sm" aria-label={t("settings.members")}>

@@ -1,5 +1,9 @@
+import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
+import { Link } from "react-router";
+import { canReadEvents, meQuery } from "@/api/session";
 import type { Token } from "@/api/types";
+import { buildAuditAddress } from "@/lib/audit-address";
 import { formatDateTime } from "@/lib/format";
 import { findPreset } from "./token-scopes";
 
@@ -8,6 +12,7 @@ const SHOWN = 4;
 /** When a token ends, when and from where it was used last, and what it may do. */
 export function TokenFacts({ token, projects }: { token: Token; projects: readonly { id: string; name: string }[] }) {
   const { t } = useTranslation();
+  const me = useQuery(meQuery).data;
   const names = token.projects?.map((id) => projects.find((project) => project.id === id)?.name ?? id);
   return (
     <>
@@ -20,6 +25,15 @@ export function TokenFacts({ token, projects }: { token: Token; projects: readon
         {token.lastUsedAt
           ? t("apiTokens.lastUsed", { time: formatDateTime(token.lastUsedAt), address: token.lastUsedFrom || "–" })
           : t("apiTokens.neverUsed")}
+        {canReadEvents(me) && (
+          <>
+            {" "}
+            ·{" "}
+            <Link to={buildAuditAddress({ token: token.id })} className="text-accent-ink hover:underline">
+              {t("audit.events")}
+            </Link>
+          </>
+        )}
       </span>
       <span className="block break-words" title={token.scopes?.join(" ")}>
         <Rights scopes={token.scopes} />

@@ -1,7 +1,10 @@
+import { useQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 import { Link } from "react-router";
+import { canReadEvents, meQuery } from "@/api/session";
 import type { Task } from "@/api/types";
+import { buildAuditAddress } from "@/lib/audit-address";
 import { formatDateTime, formatInteger } from "@/lib/format";
 import { escapeName } from "@/lib/escape-name";
 import { describeOptimizerStep } from "@/lib/optimizer-step";
@@ -13,6 +16,7 @@ import { DefinitionList as FactList } from "@/ui/table";
 
 export function TaskFacts({ task }: { task: Task }) {
   const { t } = useTranslation();
+  const me = useQuery(meQuery).data;
   const facts: [string, ReactNode][] = [
     [t("task.framework"), task.framework],
     [
@@ -58,6 +62,14 @@ export function TaskFacts({ task }: { task: Task }) {
       t(`task.after.${each.on}`),
       <Link key={each.taskId} to={`/training/${each.taskId}`} className="break-all text-accent-ink hover:underline">
         {escapeName(each.name || each.taskId)}
+      </Link>,
+    ]);
+  }
+  if (canReadEvents(me, task.projectId)) {
+    facts.push([
+      t("app.audit"),
+      <Link to={buildAuditAddress({ target: task.taskId })} className="text-accent-ink hover:underline">
+        {t("task.auditEvents")}
       </Link>,
     ]);
   }
