@@ -4424,8 +4424,10 @@ export interface components {
             data: {
                 [key: string]: unknown;
             };
-            /** @description stop, retry, resume or pause: what undoes it; null: nothing */
+            /** @description stop, retry, resume or pause: what undoes it now; null: nothing */
             undo: string | null;
+            /** @description why it cannot be undone; null: it can be */
+            undoRefusal: components["schemas"]["EventUndoRefusal"] | null;
         };
         AgentEventPage: {
             total: number;
@@ -5746,6 +5748,13 @@ export interface components {
             error: string;
             errors: components["schemas"]["ProblemItem"][];
             requestId: string;
+            /** @description what was stored in place of a request that goes beyond a token's purse */
+            proposal?: components["schemas"]["StoredProposal"];
+        };
+        EventUndoRefusal: {
+            code: string;
+            message: string;
+            hint: string;
         };
         FailingNode: {
             environmentId: string;
@@ -8132,6 +8141,11 @@ export interface components {
         };
         ProposalApproveRequest: {
             /**
+             * @description for the agent
+             * @default
+             */
+            note?: string;
+            /**
              * @description send it once more although it is not known whether the first time succeeded
              * @default false
              */
@@ -8141,6 +8155,13 @@ export interface components {
             field: string;
             before: string | null;
             after: string | null;
+        };
+        ProposalDeclineRequest: {
+            /**
+             * @description why, for the agent
+             * @default
+             */
+            note?: string;
         };
         ProposalDifference: {
             /** @description the newest task that the token created in the project */
@@ -8163,6 +8184,7 @@ export interface components {
             operation: string;
             method: string;
             path: string;
+            /** @description without values that may be secret */
             body: {
                 [key: string]: unknown;
             };
@@ -8177,12 +8199,16 @@ export interface components {
             /** Format: date-time */
             decidedAt: string | null;
             decidedBy: string | null;
+            /** @description of who decided it */
+            note: string;
             /** @description HTTP status of the approved request; null while it is not known */
             status: number | null;
-            /** @description the API's answer to the approved request */
+            /** @description the API's answer to the approved request; of its data ids, names and states */
             result: {
                 [key: string]: unknown;
             } | null;
+            /** @description whether you may approve and decline it */
+            mayDecide: boolean;
         };
         ProposalItemEnvelope: {
             data: components["schemas"]["ProposalItem"];
@@ -9544,6 +9570,11 @@ export interface components {
             data: components["schemas"]["SnapshotTree"];
             code: number;
             message: string;
+        };
+        StoredProposal: {
+            id: string;
+            /** @description where it is read and decided */
+            address: string;
         };
         SummaryRequest: {
             environmentIds: string[];
@@ -17419,14 +17450,21 @@ export interface operations {
     };
     declineProposal: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 proposal_id: string;
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ProposalDeclineRequest"];
+            };
+        };
         responses: {
             200: {
                 headers: {

@@ -67,19 +67,6 @@ class AfterRequest(TypedDict):
     """
 
 
-class AgentEvent(TypedDict):
-    id: int
-    at: str
-    action: str
-    target: str
-    project: str | None
-    data: dict[str, Any]
-    undo: str | None
-    """
-    stop, retry, resume or pause: what undoes it; null: nothing
-    """
-
-
 AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
 
 
@@ -644,6 +631,12 @@ class EnvironmentTemplateCreateRequest(TypedDict):
     """
     null: offered to every project
     """
+
+
+class EventUndoRefusal(TypedDict):
+    code: str
+    message: str
+    hint: str
 
 
 class FailingNode(TypedDict):
@@ -2214,6 +2207,10 @@ class ProjectWarmRequest(TypedDict):
 
 
 class ProposalApproveRequest(TypedDict):
+    note: NotRequired[str]
+    """
+    for the agent
+    """
     again: NotRequired[bool]
     """
     send it once more although it is not known whether the first time succeeded
@@ -2224,6 +2221,13 @@ class ProposalChange(TypedDict):
     field: str
     before: str | None
     after: str | None
+
+
+class ProposalDeclineRequest(TypedDict):
+    note: NotRequired[str]
+    """
+    why, for the agent
+    """
 
 
 class ProposalDifference(TypedDict):
@@ -3246,6 +3250,14 @@ class SnapshotPatch(TypedDict):
 class SnapshotStored(TypedDict):
     id: str
     stored: int
+
+
+class StoredProposal(TypedDict):
+    id: str
+    address: str
+    """
+    where it is read and decided
+    """
 
 
 class SummaryRequest(TypedDict):
@@ -4405,6 +4417,23 @@ ZoneLink = TypedDict(
 class ZoneRef(TypedDict):
     id: str
     name: str
+
+
+class AgentEvent(TypedDict):
+    id: int
+    at: str
+    action: str
+    target: str
+    project: str | None
+    data: dict[str, Any]
+    undo: str | None
+    """
+    stop, retry, resume or pause: what undoes it now; null: nothing
+    """
+    undoRefusal: EventUndoRefusal | None
+    """
+    why it cannot be undone; null: it can be
+    """
 
 
 class AgentToken(TypedDict):
@@ -5915,6 +5944,9 @@ class ProposalItem(TypedDict):
     method: str
     path: str
     body: dict[str, Any]
+    """
+    without values that may be secret
+    """
     beyond: list[ProposalExcess]
     plan: ProposalPlan | None
     difference: ProposalDifference | None
@@ -5923,13 +5955,21 @@ class ProposalItem(TypedDict):
     expiresAt: str
     decidedAt: str | None
     decidedBy: str | None
+    note: str
+    """
+    of who decided it
+    """
     status: int | None
     """
     HTTP status of the approved request; null while it is not known
     """
     result: dict[str, Any] | None
     """
-    the API's answer to the approved request
+    the API's answer to the approved request; of its data ids, names and states
+    """
+    mayDecide: bool
+    """
+    whether you may approve and decline it
     """
 
 
