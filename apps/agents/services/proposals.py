@@ -68,8 +68,8 @@ def propose_request(purse: Purse, draft: Draft, agent: access.AnyUser | None = N
 
 
 def get_address(proposal: str) -> str:
-    """Return where a proposal is read, and below which it is approved or declined."""
-    return f"/api/v1/proposals/{proposal}"
+    """Return the console's page where a person decides a proposal."""
+    return f"/agents/proposals/{proposal}"
 
 
 def _store_proposal(purse: Purse, draft: Draft, digest: str, agent: access.AnyUser | None) -> Proposal:
