@@ -35,7 +35,7 @@ class PurseExceededError(ApiError):
 
     def finish(self, request: HttpRequest | None) -> ApiError:
         """Store the proposal, which the rolled-back transaction could not do, and return the error that names it."""
-        return propose_request(self.purse, self.draft)
+        return propose_request(self.purse, self.draft, getattr(request, "user", None))
 
 
 def connect_check() -> None:

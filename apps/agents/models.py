@@ -48,8 +48,10 @@ class Proposal(models.Model):
     """A request of an agent that went beyond its purse. Approving it sends the request once more, as `person`.
 
     `purse`: the token's id. `beyond`: problems, as `{"code", "params"}`. `plan`: what it would run and cost, `{}` where
-    that is not estimated. `status`, `result`: the answer to the approved request; `status` None with the state
-    `approved`: it was cut off, and what came of it is not known. `digest`: of the request, to find the same one again.
+    that is not estimated. `body`: what of the request may be shown; `sealed`: the whole one, encrypted. `status`,
+    `result`: the answer to the approved request, as far as it may be shown; `status` None with the state `approved`: it
+    was cut off, and what came of it is not known. `digest`: a keyed one of the request, to find the same one again.
+    `note`: of who decided.
     """
 
     GOES_WITH_PROJECT = True
@@ -64,6 +66,7 @@ class Proposal(models.Model):
     method = models.CharField(max_length=8)
     path = models.CharField(max_length=1000)
     body = models.JSONField(default=dict)
+    sealed = models.TextField(default="")
     digest = models.CharField(max_length=64)
     beyond = models.JSONField(default=list)
     plan = models.JSONField(default=dict)
@@ -73,6 +76,7 @@ class Proposal(models.Model):
     expires_at = models.DateTimeField()
     decided_at = models.DateTimeField(null=True)
     decided_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    note = models.CharField(max_length=1000, default="", blank=True)
     status = models.PositiveIntegerField(null=True)
     result = models.JSONField(default=dict)
 

@@ -10,8 +10,9 @@ from apps.accounts import access
 from apps.accounts.models import AuditEvent, Project, Role, User
 from apps.agents.expenditure import measure_spending
 from apps.agents.models import Proposal, Purse
+from apps.agents.request_masks import mask_answer, mask_request
 from apps.common.texts import render_text
-from apps.training.public import redact_request
+from fermi.jobs.credentials import mask_keys
 from fermi.jobs.spec import Problem
 
 
@@ -89,10 +90,7 @@ def build_problem(stored: Mapping[str, Any]) -> Problem:
 
 
 def serialize_proposal(proposal: Proposal, user: User) -> dict[str, Any]:
-    """Return the proposal in the reader's language, without values that look secret."""
-    body = proposal.body
-    if proposal.project_id and isinstance(body.get("env"), dict):
-        body = dict(redact_request(body, proposal.project_id, user))
+    """Return the proposal in the reader's language, with its request as it may be shown."""
     return {
         "id": proposal.pk,
         "tokenId": proposal.purse,
@@ -102,8 +100,8 @@ def serialize_proposal(proposal: Proposal, user: User) -> dict[str, Any]:
         "project": proposal.project_id,
         "operation": proposal.operation,
         "method": proposal.method,
-        "path": proposal.path,
-        "body": body,
+        "path": mask_keys(proposal.path),
+        "body": mask_request(proposal.body),
         "beyond": [_serialize_excess(one) for one in proposal.beyond],
         "plan": proposal.plan or None,
         "difference": proposal.difference or None,
@@ -112,9 +110,21 @@ def serialize_proposal(proposal: Proposal, user: User) -> dict[str, Any]:
         "expiresAt": proposal.expires_at,
         "decidedAt": proposal.decided_at,
         "decidedBy": proposal.decided_by.username if proposal.decided_by else None,
+        "note": proposal.note,
         "status": proposal.status,
-        "result": proposal.result or None,
+        "result": mask_answer(proposal.result) or None,
+        "mayDecide": may_decide(proposal, user),
     }
+
+
+def may_decide(proposal: Proposal, user: User) -> bool:
+    """Return True if the user may approve and decline the proposal, of those that the user may read."""
+    rights = user.token_rights
+    if rights is not None and Purse.objects.filter(pk=rights.token).exists():
+        return False
+    if user.is_superuser or user.pk == proposal.person_id:
+        return True
+    return proposal.project_id is not None and access.get_role(user, proposal.project_id) is Role.MAINTAINER
 
 
 def _serialize_excess(stored: Mapping[str, Any]) -> dict[str, Any]:

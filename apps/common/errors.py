@@ -12,6 +12,8 @@ class ApiError(Exception):
     """One error. `params` fill the text that `fermi.messages` has for `code`.
 
     raise ApiError(409, "TASK_NOT_FINAL", status=task.state)
+
+    `extra`: further fields of the envelope.
     """
 
     def __init__(self, http_status: int, code: str, field: str = "", **params: Any) -> None:
@@ -19,6 +21,7 @@ class ApiError(Exception):
         self.status = http_status
         self.code = code
         self.problems = [Problem(field, code, params)]
+        self.extra: dict[str, Any] = {}
 
     def finish(self, request: Any) -> "ApiError":
         """Return the error to answer with, once what the request did is rolled back. An app may store something for
@@ -34,6 +37,7 @@ class ProblemsError(ApiError):
         self.status = 400
         self.code = "INVALID_REQUEST"
         self.problems = list(problems)
+        self.extra = {}
 
 
 def limit_problems(problems: Sequence[Problem]) -> Sequence[Problem]:

@@ -65,6 +65,7 @@ def build_envelope(error: ApiError, lang: str | None = None) -> dict[str, Any]:
         "error": error.code,
         "errors": errors,
         "requestId": request_id.get_request_id(),
+        **error.extra,
     }
 
 

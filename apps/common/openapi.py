@@ -128,12 +128,20 @@ class Reason(serializers.Serializer):
     hint = serializers.CharField(help_text="what to do")
 
 
+class StoredProposal(serializers.Serializer):
+    id = serializers.CharField()
+    address = serializers.CharField(help_text="where it is read and decided")
+
+
 class ErrorEnvelope(serializers.Serializer):
     code = serializers.IntegerField(help_text="the HTTP status")
     message = serializers.CharField()
     error = serializers.CharField(help_text="stable code")
     errors = ProblemItem(many=True)  # type: ignore[assignment]
     requestId = serializers.CharField()
+    proposal = StoredProposal(
+        required=False, help_text="what was stored in place of a request that goes beyond a token's purse"
+    )
 
 
 @extend_schema_field({"type": "null"})

@@ -12,14 +12,17 @@ from django.db import connection
 from apps.accounts.models import ApiToken, AuditEvent
 from apps.agents import enforcement
 from apps.agents.models import Proposal, Purse
-from apps.agents.policy import REFUSED_RESOURCES, RULES, Rule
+from apps.agents.policy import REFUSED_RESOURCES, RULES, Rule, find_rule
+from apps.agents.request_masks import MASKED_FIELDS, OPEN_FIELDS, SHOWN_FIELDS
 from apps.agents.services import proposals
 from apps.common.clock import now
+from apps.common.errors import ApiError
 from apps.common.row_bounds import MAX_ROWS
 from apps.notices.models import Incident
 from apps.scheduling.models import Usage
 from apps.training.models import Event, Task
 from apps.training.states import TaskState
+from fermi.jobs.credentials import MASK
 from tests.api.conftest import Answer, Api
 from tests.api.test_tasks_create import changed
 
@@ -235,13 +238,125 @@ def test_what_an_agent_did_is_listed_and_can_be_undone(colleague: Api, stranger:
     agent, key = make_agent(colleague, gpuHours=1)
     task = agent.post("/training-tasks", HALF_HOUR).data["taskId"]
     [event] = colleague.get(f"/agent-tokens/{key}/events").data["items"]
-    assert (event["action"], event["target"], event["undo"]) == ("task.create", task, "stop")
+    assert (event["action"], event["target"]) == ("task.create", task)
+    assert (event["undo"], event["undoRefusal"]) == ("stop", None)
     assert stranger.post(f"/audit-events/{event['id']}/undo").status == 404
     assert colleague.post(f"/audit-events/{event['id']}/undo").data["taskId"] == task
     assert Task.objects.get(pk=task).stop_requested_at
+    assert colleague.post(f"/audit-events/{event['id']}/undo").error == "UNDO_DONE"
+    [event] = colleague.get(f"/agent-tokens/{key}/events").data["items"]
+    assert (event["undo"], event["undoRefusal"]["code"]) == (None, "UNDO_DONE")
     created = AuditEvent.objects.get(action="agent-token.create")
     assert colleague.post(f"/audit-events/{created.pk}/undo").status in (404, 409)
     assert colleague.post("/audit-events/none/undo").status == 404
+
+
+@pytest.mark.parametrize(
+    ("action", "changes", "code"),
+    [
+        ("task.create", {"state": "succeeded"}, "UNDO_TASK_ENDED"),
+        ("task.stop", {"state": "running"}, "UNDO_STILL_STOPPING"),
+        ("task.stop", {"state": "stopped"}, "UNDO_NO_CHECKPOINT"),
+        ("task.pause", {"paused_at": None}, "UNDO_CHANGED_SINCE"),
+        ("task.resume", {"paused_at": now()}, "UNDO_CHANGED_SINCE"),
+        ("run.change", {}, "UNDO_UNKNOWN"),
+    ],
+)
+def test_why_an_event_cannot_be_undone_is_listed_and_refused_alike(
+    colleague: Api, action: str, changes: dict[str, Any], code: str
+) -> None:
+    agent, key = make_agent(colleague, gpuHours=1)
+    task = agent.post("/training-tasks", HALF_HOUR).data["taskId"]
+    Task.objects.filter(pk=task).update(**changes)
+    event = AuditEvent.objects.get(token=key)
+    AuditEvent.objects.filter(pk=event.pk).update(action=action)
+    [shown] = colleague.get(f"/agent-tokens/{key}/events").data["items"]
+    assert (shown["undo"], shown["undoRefusal"]["code"]) == (None, code)
+    assert colleague.post(f"/audit-events/{event.pk}/undo").error == code
+    Task.objects.filter(pk=task).delete()
+
+
+def test_an_event_of_a_deleted_task_cannot_be_undone(colleague: Api) -> None:
+    agent, key = make_agent(colleague, gpuHours=1)
+    task = agent.post("/training-tasks", HALF_HOUR).data["taskId"]
+    Task.objects.filter(pk=task).delete()
+    [shown] = colleague.get(f"/agent-tokens/{key}/events").data["items"]
+    assert shown["undoRefusal"]["code"] == "UNDO_TASK_GONE"
+
+
+def test_secrets_of_a_proposed_request_are_encrypted_and_masked_and_approving_sends_them(colleague: Api) -> None:
+    agent, _ = make_agent(colleague, gpuHours=0.1)
+    secret = "hunter2-of-the-agent"
+    body = {
+        **{name: value for name, value in HALF_HOUR.items() if name != "hyperparameters"},
+        "env": {"MODE": secret},
+        "entrypoint": {"module": "train", "args": ["--lr", "0.1", "--api-key", secret, f"--token={secret}"]},
+    }
+    refused = agent.post("/training-tasks", body)
+    assert refused.error == "PURSE_EXCEEDED"
+    stored = Proposal.objects.get()
+    assert secret not in str(Proposal.objects.values())
+    for reader in (agent, colleague):
+        answer = reader.get(f"/proposals/{stored.pk}")
+        assert secret not in str(answer.body)
+        assert answer.data["body"]["env"] == {"MODE": MASK}
+        assert answer.data["body"]["entrypoint"]["args"][:3] == ["--lr", "0.1", "--api-key"]
+    approved = colleague.post(f"/proposals/{stored.pk}/approve", {"note": "once"}).data
+    assert (approved["status"], approved["note"]) == (201, "once")
+    task = Task.objects.get(pk=approved["result"]["data"]["taskId"])
+    assert task.request["env"] == {"MODE": secret}
+    assert task.request["entrypoint"]["args"][3] == secret
+
+
+def test_a_proposal_that_another_key_encrypted_cannot_be_approved(colleague: Api, settings: Any) -> None:
+    _, key = propose(colleague)
+    settings.SECRET_KEY = "another"
+    assert proposals.get_decidable(colleague.user, key)
+    with pytest.raises(ApiError, match="PROPOSAL_UNREADABLE"):
+        proposals.approve_proposal(colleague.user, key)
+    assert Proposal.objects.get().state == "open"
+
+
+def test_a_refusal_names_its_proposal_and_a_decision_closes_the_notice_and_keeps_the_note(colleague: Api) -> None:
+    agent, key = propose(colleague)
+    refused = agent.post("/training-tasks", HALF_HOUR)
+    assert refused.body["proposal"] == {"id": key, "address": proposals.get_address(key)}
+    created = AuditEvent.objects.get(action="proposal.create")
+    assert (created.token, created.token_name) == (Purse.objects.get().pk, "helper")
+    assert agent.get(f"/proposals/{key}").data["mayDecide"] is False
+    assert colleague.get(f"/proposals/{key}").data["mayDecide"] is True
+    declined = colleague.post(f"/proposals/{key}/decline", {"note": "too long"}).data
+    assert (declined["state"], declined["note"]) == ("declined", "too long")
+    assert agent.get(f"/proposals/{key}").data["note"] == "too long"
+    assert Incident.objects.get(kind="proposal").over_at
+
+
+def test_each_field_of_a_request_that_may_be_proposed_is_shown_or_masked_on_purpose(admin: Api) -> None:
+    document = json.loads(admin.get("/schema").body)
+    found: set[str] = set()
+
+    def collect(shape: Any) -> None:
+        shape = document["components"]["schemas"][shape["$ref"].rsplit("/", 1)[1]] if "$ref" in shape else shape
+        for part in ("allOf", "anyOf", "oneOf"):
+            for one in shape.get(part, ()):
+                collect(one)
+        for name, inner in shape.get("properties", {}).items():
+            found.add(name)
+            collect(inner)
+        for inner in (shape.get("items"), shape.get("additionalProperties")):
+            if isinstance(inner, dict):
+                collect(inner)
+
+    for path in document["paths"].values():
+        for method, entry in path.items():
+            if not isinstance(entry, dict) or "operationId" not in entry:
+                continue
+            rule = find_rule(entry["operationId"], entry.get("x-scope"), method.upper())
+            if rule in (Rule.CHECKED, Rule.OWN, Rule.PROPOSED):
+                for content in entry.get("requestBody", {}).get("content", {}).values():
+                    collect(content["schema"])
+    assert found - SHOWN_FIELDS - OPEN_FIELDS - MASKED_FIELDS == set()
+    assert len(SHOWN_FIELDS) + len(OPEN_FIELDS) + len(MASKED_FIELDS) == len(SHOWN_FIELDS | OPEN_FIELDS | MASKED_FIELDS)
 
 
 def test_every_operation_that_changes_something_has_a_rule(admin: Api) -> None:

@@ -42,9 +42,8 @@ class WithinPurse(BasePermission):
         excess = {"code": "PURSE_OPERATION", "params": {"operation": operation}}
         body = request.data if isinstance(request.data, dict) else {}
         project = _find_project(request, view.kwargs, body)
-        raise propose_request(
-            purse, Draft(operation, request.method or "", request.get_full_path(), dict(body), project, [excess])
-        )
+        draft = Draft(operation, request.method or "", request.get_full_path(), dict(body), project, [excess])
+        raise propose_request(purse, draft, request.user)
 
 
 def _is_own(purse: Purse, task_id: str | None) -> bool:

@@ -10,6 +10,7 @@ from apps.common.pages import OrderingField, PageQuery
 
 MAX_PROJECTS = 50
 MAX_ENVIRONMENTS = 1000
+MAX_NOTE_LENGTH = 1000
 
 
 class PurseRequest(serializers.Serializer):
@@ -125,7 +126,7 @@ class ProposalItem(serializers.Serializer):
     operation = serializers.CharField()
     method = serializers.CharField()
     path = serializers.CharField()
-    body = serializers.DictField()
+    body = serializers.DictField(help_text="without values that may be secret")
     beyond = ProposalExcess(many=True)
     plan = ProposalPlan(allow_null=True)
     difference = ProposalDifference(allow_null=True)
@@ -134,13 +135,24 @@ class ProposalItem(serializers.Serializer):
     expiresAt = serializers.DateTimeField()
     decidedAt = serializers.DateTimeField(allow_null=True)
     decidedBy = serializers.CharField(allow_null=True)
+    note = serializers.CharField(help_text="of who decided it")
     status = serializers.IntegerField(
         allow_null=True, help_text="HTTP status of the approved request; null while it is not known"
     )
-    result = serializers.DictField(allow_null=True, help_text="the API's answer to the approved request")
+    result = serializers.DictField(
+        allow_null=True, help_text="the API's answer to the approved request; of its data ids, names and states"
+    )
+    mayDecide = serializers.BooleanField(help_text="whether you may approve and decline it")
+
+
+class ProposalDeclineRequest(serializers.Serializer):
+    note = serializers.CharField(
+        max_length=MAX_NOTE_LENGTH, allow_blank=True, default="", help_text="why, for the agent"
+    )
 
 
 class ProposalApproveRequest(serializers.Serializer):
+    note = serializers.CharField(max_length=MAX_NOTE_LENGTH, allow_blank=True, default="", help_text="for the agent")
     again = serializers.BooleanField(
         default=False, help_text="send it once more although it is not known whether the first time succeeded"
     )
@@ -148,6 +160,12 @@ class ProposalApproveRequest(serializers.Serializer):
 
 class AgentEventQuery(PageQuery):
     ordering = OrderingField("-at", at="at")
+
+
+class EventUndoRefusal(serializers.Serializer):
+    code = serializers.CharField()
+    message = serializers.CharField()
+    hint = serializers.CharField()
 
 
 class AgentEvent(serializers.Serializer):
@@ -158,8 +176,9 @@ class AgentEvent(serializers.Serializer):
     project = serializers.CharField(allow_null=True)
     data = serializers.DictField()  # type: ignore[assignment]
     undo = serializers.CharField(
-        allow_null=True, help_text="stop, retry, resume or pause: what undoes it; null: nothing"
+        allow_null=True, help_text="stop, retry, resume or pause: what undoes it now; null: nothing"
     )
+    undoRefusal = EventUndoRefusal(allow_null=True, help_text="why it cannot be undone; null: it can be")
 
 
 class UndoneEvent(serializers.Serializer):

@@ -9,6 +9,8 @@ from apps.agents.models import Proposal
 from apps.agents.services import proposals, purses, undo
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.common.errors import ApiError
+from apps.common.texts import render_text
+from fermi.jobs.spec import Problem
 
 _LIMITS = ("gpu_hours", "money", "preemptible_only", "max_running", "environments")
 
@@ -53,7 +55,9 @@ class AgentEventsView(APIView):
     @operation("listAgentEvents", scope="agents:read", query=shapes.AgentEventQuery, page=shapes.AgentEvent)
     def get(self, request: Request, token_id: str, query: Query) -> Data:
         """List what was done with an agent's token, newest first, and what undoes it."""
-        return paginate_rows(selectors.list_token_events(request.user, token_id), query, _serialize_event)
+        found = paginate_rows(selectors.list_token_events(request.user, token_id), query)
+        obstacles = undo.find_obstacles(request.user, found["items"])
+        return {**found, "items": [_serialize_event(event, obstacles.get(event.pk)) for event in found["items"]]}
 
 
 class ProposalsView(APIView):
@@ -83,14 +87,14 @@ class ProposalApproveView(APIView):
     def post(self, request: Request, proposal_id: str, body: Body) -> Data:
         """Approve a proposal: its request is sent once, as the token's person, who pays for it. Repeating this returns
         the same answer. 409 where it is decided otherwise, or was cut off."""
-        return _serialize(request, proposals.approve_proposal(request.user, proposal_id, again=body["again"]))
+        return _serialize(request, proposals.approve_proposal(request.user, proposal_id, **body))
 
 
 class ProposalDeclineView(APIView):
-    @operation("declineProposal", scope="agents:write", data=shapes.ProposalItem)
-    def post(self, request: Request, proposal_id: str) -> Data:
+    @operation("declineProposal", scope="agents:write", body=shapes.ProposalDeclineRequest, data=shapes.ProposalItem)
+    def post(self, request: Request, proposal_id: str, body: Body) -> Data:
         """Decline a proposal. Repeating the request changes nothing."""
-        return _serialize(request, proposals.decline_proposal(request.user, proposal_id))
+        return _serialize(request, proposals.decline_proposal(request.user, proposal_id, note=body["note"]))
 
 
 class AuditEventUndoView(APIView):
@@ -106,7 +110,8 @@ def _serialize(request: Request, found: Proposal) -> dict[str, Any]:
     return selectors.serialize_proposal(found, request.user)
 
 
-def _serialize_event(event: AuditEvent) -> dict[str, Any]:
+def _serialize_event(event: AuditEvent, obstacle: Problem | None) -> dict[str, Any]:
+    message, hint = render_text(obstacle.code, obstacle.params) if obstacle else ("", "")
     return {
         "id": event.pk,
         "at": event.at,
@@ -114,5 +119,6 @@ def _serialize_event(event: AuditEvent) -> dict[str, Any]:
         "target": event.target,
         "project": event.project_id,
         "data": event.data,
-        "undo": undo.UNDOABLE.get(event.action),
+        "undo": None if obstacle else undo.UNDOABLE.get(event.action),
+        "undoRefusal": {"code": obstacle.code, "message": message, "hint": hint} if obstacle else None,
     }

@@ -1,6 +1,5 @@
 """Stores what goes beyond a purse, and carries out what a person approves."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,15 +8,18 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q
+from django.utils.crypto import salted_hmac
 
 from apps.accounts import access, audit
+from apps.accounts.encryption import DecryptionError, decrypt_value, encrypt_value
 from apps.accounts.models import AuditEvent, Role, User
 from apps.agents import execution, selectors
 from apps.agents.models import Proposal, ProposalState, Purse
+from apps.agents.request_masks import mask_answer, mask_request
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import MAX_ROWS
-from apps.notices.services.incidents import open_incident
+from apps.notices.services.incidents import open_incident, resolve_incidents
 from apps.training.public import Task
 
 LIFETIME = timedelta(days=7)
@@ -40,13 +42,14 @@ class Draft:
     plan: Mapping[str, Any] = field(default_factory=dict)
 
 
-def propose_request(purse: Purse, draft: Draft) -> ApiError:
+def propose_request(purse: Purse, draft: Draft, agent: access.AnyUser | None = None) -> ApiError:
     """Store a proposal, or find the open one for the same request, and return the error that names it: 403
-    PURSE_EXCEEDED; 403 PROPOSALS_FULL or PROPOSAL_TOO_LARGE if none can be stored."""
+    PURSE_EXCEEDED; 403 PROPOSALS_FULL or PROPOSAL_TOO_LARGE if none can be stored. `agent`: the request's user with the
+    rights of the token, for the audit trail."""
     text = json.dumps([draft.method, draft.path, draft.body], sort_keys=True)
     if len(text) > MAX_BODY_BYTES:
         return ApiError(403, "PROPOSAL_TOO_LARGE", limit=MAX_BODY_BYTES >> 10)
-    digest = hashlib.sha256(text.encode()).hexdigest()
+    digest = salted_hmac("apps.agents.proposals", text, algorithm="sha256").hexdigest()
     open_ones = Proposal.objects.filter(purse=purse.pk, state=ProposalState.OPEN)
     found = open_ones.filter(digest=digest).first()
     if found is None:
@@ -55,20 +58,21 @@ def propose_request(purse: Purse, draft: Draft) -> ApiError:
             return ApiError(403, "PROPOSALS_FULL", limit=high)
         try:
             with transaction.atomic():
-                found = _store_proposal(purse, draft, digest)
+                found = _store_proposal(purse, draft, digest, agent)
         except IntegrityError:  # the same request came twice at the same time
             found = open_ones.get(digest=digest)
     error = ApiError(403, "PURSE_EXCEEDED", proposal=found.pk, address=get_address(found.pk))
     error.problems += [selectors.build_problem(one) for one in found.beyond]
+    error.extra["proposal"] = {"id": found.pk, "address": get_address(found.pk)}
     return error
 
 
 def get_address(proposal: str) -> str:
-    """Return where a proposal is read, and below which it is approved or declined."""
-    return f"/api/v1/proposals/{proposal}"
+    """Return the console's page where a person decides a proposal."""
+    return f"/agents/proposals/{proposal}"
 
 
-def _store_proposal(purse: Purse, draft: Draft, digest: str) -> Proposal:
+def _store_proposal(purse: Purse, draft: Draft, digest: str, agent: access.AnyUser | None) -> Proposal:
     user, moment = purse.token.user, now()
     made = Proposal.objects.create(
         purse=purse.pk,
@@ -79,7 +83,8 @@ def _store_proposal(purse: Purse, draft: Draft, digest: str) -> Proposal:
         operation=draft.operation,
         method=draft.method,
         path=draft.path,
-        body=dict(draft.body),
+        body=mask_request(draft.body),
+        sealed=encrypt_value(json.dumps(draft.body)),
         digest=digest,
         beyond=list(draft.excesses),
         plan=dict(draft.plan),
@@ -87,7 +92,7 @@ def _store_proposal(purse: Purse, draft: Draft, digest: str) -> Proposal:
         created_at=moment,
         expires_at=moment + LIFETIME,
     )
-    audit.record_event(user, "proposal.create", made.pk, project=draft.project, operation=draft.operation)
+    audit.record_event(agent or user, "proposal.create", made.pk, project=draft.project, operation=draft.operation)
     told = {"agent": purse.agent or purse.token.name, "operation": draft.operation}
     open_incident(
         "proposal", made.pk, "NOTICE_PROPOSAL", told, project=draft.project, owner=user.pk, link=get_address(made.pk)
@@ -104,9 +109,8 @@ def _compare_with_former(purse: Purse, draft: Draft) -> dict[str, Any]:
     former = Task.objects.filter(pk__in=created, project=draft.project).order_by("-created_at", "pk").first()
     if former is None:
         return {}
-    before, after = dict(_flatten(former.request)), dict(_flatten(draft.body))
+    before, after = (dict(_flatten(mask_request(one))) for one in (former.request, draft.body))
     fields = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
-    fields = [name for name in fields if name.partition(".")[0] != "env"]  # values may be secret
     return {
         "taskId": former.pk,
         "changes": [
@@ -143,11 +147,12 @@ def get_decidable(user: User, key: str) -> Proposal:
     return found
 
 
-def decline_proposal(user: User, key: str) -> Proposal:
-    """Decline an open proposal and return it. Declining it again changes nothing. Raises ApiError 409."""
+def decline_proposal(user: User, key: str, *, note: str = "") -> Proposal:
+    """Decline an open proposal and return it. Declining it again changes nothing. `note`: why, for the agent. Raises
+    ApiError 409."""
     found = get_decidable(user, key)
     with transaction.atomic():
-        if _decide(user, found, ProposalState.DECLINED):
+        if _decide(user, found, ProposalState.DECLINED, note):
             audit.record_event(user, "proposal.decline", found.pk, project=found.project_id)
     found.refresh_from_db()
     if found.state != ProposalState.DECLINED:
@@ -155,18 +160,19 @@ def decline_proposal(user: User, key: str) -> Proposal:
     return found
 
 
-def approve_proposal(user: User, key: str, *, again: bool = False) -> Proposal:
+def approve_proposal(user: User, key: str, *, again: bool = False, note: str = "") -> Proposal:
     """Approve an open proposal, send its request as its person and return the proposal with the answer.
 
     Approving it again returns the same answer. If the process ended before the answer was stored, a request that
-    creates a task is repeated, which cannot create a second one; any other is only repeated with `again`. Raises
-    ApiError 409 PROPOSAL_DECIDED, PROPOSAL_CUT_OFF or PROPOSAL_PERSON_INACTIVE.
+    creates a task is repeated, which cannot create a second one; any other is only repeated with `again`. `note`: for
+    the agent. Raises ApiError 409 PROPOSAL_DECIDED, PROPOSAL_CUT_OFF, PROPOSAL_PERSON_INACTIVE or PROPOSAL_UNREADABLE.
     """
     found = get_decidable(user, key)
+    body = _read_body(found)
     if not found.person.is_active:
         raise ApiError(409, "PROPOSAL_PERSON_INACTIVE", user=found.person.username)
     with transaction.atomic():
-        claimed = _decide(user, found, ProposalState.APPROVED)
+        claimed = _decide(user, found, ProposalState.APPROVED, note)
         if claimed:
             told = {"operation": found.operation, "person": found.person.username, "agentToken": found.purse}
             audit.record_event(user, "proposal.approve", found.pk, project=found.project_id, **told)
@@ -178,8 +184,9 @@ def approve_proposal(user: User, key: str, *, again: bool = False) -> Proposal:
     if not claimed and not again and found.operation != "createTask":
         raise ApiError(409, "PROPOSAL_CUT_OFF", operation=found.operation)
     status, answer = execution.perform_request(
-        User.objects.get(pk=found.person_id), found.method, found.path, found.body, f"proposal-{found.pk}"
+        User.objects.get(pk=found.person_id), found.method, found.path, body, f"proposal-{found.pk}"
     )
+    answer = mask_answer(answer)
     if len(json.dumps(answer)) > MAX_RESULT_BYTES:
         answer = {"code": answer.get("code"), "message": answer.get("message")}
     if status < 500:  # otherwise it is as if it had been cut off
@@ -188,13 +195,28 @@ def approve_proposal(user: User, key: str, *, again: bool = False) -> Proposal:
     return found
 
 
-def _decide(user: User, found: Proposal, state: ProposalState) -> bool:
+def _read_body(found: Proposal) -> Any:
+    """Return the whole request of a proposal. Raises ApiError 409 PROPOSAL_UNREADABLE."""
+    if not found.sealed:  # stored before requests were encrypted
+        return found.body
+    try:
+        return json.loads(decrypt_value(found.sealed))
+    except DecryptionError as error:
+        raise ApiError(409, "PROPOSAL_UNREADABLE") from error
+
+
+def _decide(user: User, found: Proposal, state: ProposalState, note: str) -> bool:
     """Move an open proposal to the state; return False if another request was faster, or it has expired."""
     open_one = Proposal.objects.filter(pk=found.pk, state=ProposalState.OPEN, expires_at__gt=now())
-    return bool(open_one.update(state=state, decided_by=user.pk, decided_at=now()))
+    decided = bool(open_one.update(state=state, decided_by=user.pk, decided_at=now(), note=note))
+    if decided:
+        resolve_incidents(found.pk, "proposal")
+    return decided
 
 
 def expire_proposals() -> int:
     """Close the proposals that nobody decided in time; return how many."""
     late = Proposal.objects.filter(Q(state=ProposalState.OPEN, expires_at__lte=now()))
+    for key in late.values_list("pk", flat=True):
+        resolve_incidents(key, "proposal")
     return late.update(state=ProposalState.EXPIRED)

@@ -3,6 +3,7 @@ import { ChevronDown } from "lucide-react";
 import { useEffect, useRef } from "react";
 import { useTranslation } from "react-i18next";
 import { NavLink, useLocation } from "react-router";
+import { openProposalsQuery } from "@/api/agents";
 import { meQuery } from "@/api/session";
 import { cx } from "@/lib/cx";
 import { Popup } from "@/ui/popup";
@@ -50,11 +51,32 @@ export function Navigation() {
   );
 }
 
+const AGENTS = "/agents";
+/** A larger number is shown as "9+": the navigation stays in one line. */
+const MAX_COUNT_SHOWN = 9;
+
+/** The number of proposals that wait for a decision; nothing without one. */
+function OpenProposals() {
+  const { t } = useTranslation();
+  const count = useQuery(openProposalsQuery).data ?? 0;
+  if (count === 0) return null;
+  return (
+    <span
+      title={t("app.proposalsWaiting", { count })}
+      className="relative ml-1 rounded-full bg-bad px-1.5 text-xs text-white tabular-nums"
+    >
+      <span aria-hidden>{count > MAX_COUNT_SHOWN ? `${MAX_COUNT_SHOWN}+` : count}</span>
+      <span className="sr-only">{t("app.proposalsWaiting", { count })}</span>
+    </span>
+  );
+}
+
 function Entry({ group, pages, pathname }: Entry & { pathname: string }) {
   const { t } = useTranslation();
   const links = pages.map(({ to, label }) => (
     <NavLink key={to} to={to} className={({ isActive }) => cx(buildClasses(isActive), group && "sm:block")}>
       {t(label)}
+      {to === AGENTS && <OpenProposals />}
     </NavLink>
   ));
   if (!group) return links;
@@ -69,7 +91,12 @@ function Entry({ group, pages, pathname }: Entry & { pathname: string }) {
             button: cx("flex-row-reverse gap-0.5 group-open:text-ink", buildClasses(current)),
             panel: "left-0 min-w-36 p-1",
           }}
-          label={t(`app.group.${group}`)}
+          label={
+            <span>
+              {t(`app.group.${group}`)}
+              {pages.some(({ to }) => to === AGENTS) && <OpenProposals />}
+            </span>
+          }
           icon={<ChevronDown aria-hidden className="size-3.5 group-open:rotate-180" />}
         >
           {links}

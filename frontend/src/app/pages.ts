@@ -16,6 +16,7 @@ type NavLabel =
   | "app.sweeps"
   | "app.templates"
   | "app.schedules"
+  | "app.agents"
   | "app.queue"
   | "app.environments"
   | "app.workers"
@@ -38,6 +39,7 @@ export const NAV_PAGES: readonly NavPage[] = [
   { to: "/sweeps", label: "app.sweeps", key: "x", group: "repeat" },
   { to: "/templates", label: "app.templates", key: "l", group: "repeat" },
   { to: "/schedules", label: "app.schedules", key: "c", group: "repeat" },
+  { to: "/agents", label: "app.agents", key: "b", group: "repeat" },
   { to: "/queue", label: "app.queue", key: "q" },
   { to: "/environments", label: "app.environments", key: "e" },
   { to: "/workers", label: "app.workers", key: "w", group: "machines" },

@@ -37,6 +37,10 @@ export const routes: RouteObject[] = [
               { path: "/schedules/create", lazy: () => withPageTexts(import("@/pages/schedules/form-page")) },
               { path: "/schedules/:id", lazy: () => withPageTexts(import("@/pages/schedules/schedule-page")) },
               { path: "/schedules/:id/edit", lazy: () => withPageTexts(import("@/pages/schedules/form-page")) },
+              { path: "/agents", lazy: () => withPageTexts(import("@/pages/agents")) },
+              { path: "/agents/proposals", lazy: () => withPageTexts(import("@/pages/agents/proposals-page")) },
+              { path: "/agents/proposals/:id", lazy: () => withPageTexts(import("@/pages/agents/proposal-page")) },
+              { path: "/agents/:id", lazy: () => withPageTexts(import("@/pages/agents/agent-page")) },
               { path: "/queue", lazy: () => import("@/pages/queue") },
               { path: "/queue/timeline", lazy: () => withPageTexts(import("@/pages/timeline")) },
               {

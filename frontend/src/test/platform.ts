@@ -64,6 +64,7 @@ export const platformHandlers = setupServer(
   http.get(apiUrl("/notices"), () => respondWith({ fit: true, findings: [] })),
   http.get(apiUrl("/notice-kinds"), () => respondWith({ items: noticeKinds })),
   http.get(apiUrl("/inbox"), () => respondWith({ items: [], unread: 0, total: 0, page: 1, pageSize: 10 })),
+  http.get(apiUrl("/proposals"), () => respondWithList()),
   http.get(apiUrl("/dev-environments"), () => respondWithList(environment("env-1"), environment("env-2"))),
   http.get(apiUrl("/dev-environments/:id/telemetry"), () =>
     respondWith({

@@ -67,19 +67,6 @@ class AfterRequest(TypedDict):
     """
 
 
-class AgentEvent(TypedDict):
-    id: int
-    at: str
-    action: str
-    target: str
-    project: str | None
-    data: dict[str, Any]
-    undo: str | None
-    """
-    stop, retry, resume or pause: what undoes it; null: nothing
-    """
-
-
 AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
 
 
@@ -111,25 +98,12 @@ AttentionKind: TypeAlias = Literal[
 AttentionSubjectType: TypeAlias = Literal["task", "environment", "worker", "cluster", "project", "platform"]
 
 
-class AuditAction(TypedDict):
-    action: str
-    text: str
-
-
-class AuditActions(TypedDict):
-    items: list[AuditAction]
-
-
 class AuditEventItem(TypedDict):
     id: int
     at: str
     actor: str | None
     project: str | None
     action: str
-    actionText: str
-    """
-    what the action is called, in the language of the request
-    """
     target: str
     data: dict[str, Any]
     requestId: str
@@ -189,23 +163,6 @@ class AwayNode(TypedDict):
 
 
 AxisEnum: TypeAlias = Literal["step", "time", "relativeTime", "tokens", "samples", "gpuHours"]
-
-
-class Banner(TypedDict):
-    title: str
-    text: str
-    """
-    plain text with line ends
-    """
-    required: bool
-    """
-    people accept it in each session, or can do nothing
-    """
-    version: int
-
-
-class BannerAcceptRequest(TypedDict):
-    version: int
 
 
 BlankEnum: TypeAlias = Literal[""]
@@ -676,62 +633,10 @@ class EnvironmentTemplateCreateRequest(TypedDict):
     """
 
 
-class ExchangeIssuers(TypedDict):
-    issuers: list[str]
-    """
-    that the operator allows
-    """
-
-
-class ExchangeRuleItem(TypedDict):
-    id: str
-    serviceAccount: str
-    username: str
-    """
-    what a pipeline sends as `service_account`
-    """
-    name: str
-    issuer: str
-    audience: str
-    conditions: dict[str, str]
-    scopes: list[str]
-    minutes: int
-    enabled: bool
-    createdAt: str
-    createdBy: str | None
-    lastUsedAt: str | None
-
-
-class ExchangeRuleRequest(TypedDict):
-    name: str
-    issuer: str
-    """
-    `iss` of the ID tokens, exactly
-    """
-    audience: str
-    """
-    `aud` of the ID tokens: this platform's address
-    """
-    conditions: dict[str, str]
-    """
-    by claim: its value, or the beginning with `*` behind it; at most 10
-    """
-    scopes: list[str]
-    """
-    operations that the tokens may call, such as `tasks:write`
-    """
-    minutes: int
-    """
-    how long a token is valid
-    """
-    enabled: NotRequired[bool]
-    """
-    true by default
-    """
-    serviceAccount: str
-    """
-    its name; never changes
-    """
+class EventUndoRefusal(TypedDict):
+    code: str
+    message: str
+    hint: str
 
 
 class FailingNode(TypedDict):
@@ -1008,9 +913,6 @@ class GrantItem(TypedDict):
     expiresAt: str
 
 
-GrantTypeEnum: TypeAlias = Literal["urn:ietf:params:oauth:grant-type:token-exchange"]
-
-
 GroupAction: TypeAlias = Literal["start", "stop", "restart", "edit", "delete"]
 
 
@@ -1112,18 +1014,7 @@ class HourlyPrice(TypedDict):
 
 
 IdentityProviderKind: TypeAlias = Literal[
-    "openid_connect",
-    "google",
-    "gitlab",
-    "microsoft",
-    "okta",
-    "keycloak",
-    "authentik",
-    "feishu",
-    "lark",
-    "dingtalk",
-    "wecom",
-    "saml",
+    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik"
 ]
 
 
@@ -1173,7 +1064,6 @@ IncidentKind: TypeAlias = Literal[
     "environment_wanted",
     "disk_full",
     "token_ends",
-    "audit_stream",
     "certificate_ends",
 ]
 
@@ -1454,9 +1344,6 @@ class ModelItem(TypedDict):
 class ModelSize(TypedDict):
     min: int
     max: int | None
-
-
-NameEnum: TypeAlias = Literal["syslog", "webhook"]
 
 
 class NamedText(TypedDict):
@@ -1956,34 +1843,6 @@ class PatchedEnvironmentTemplateChangeRequest(TypedDict):
     """
 
 
-class PatchedExchangeRuleChangeRequest(TypedDict):
-    name: NotRequired[str]
-    issuer: NotRequired[str]
-    """
-    `iss` of the ID tokens, exactly
-    """
-    audience: NotRequired[str]
-    """
-    `aud` of the ID tokens: this platform's address
-    """
-    conditions: NotRequired[dict[str, str]]
-    """
-    by claim: its value, or the beginning with `*` behind it; at most 10
-    """
-    scopes: NotRequired[list[str]]
-    """
-    operations that the tokens may call, such as `tasks:write`
-    """
-    minutes: NotRequired[int]
-    """
-    how long a token is valid
-    """
-    enabled: NotRequired[bool]
-    """
-    true by default
-    """
-
-
 class PatchedGroupChangeRequest(TypedDict):
     name: NotRequired[str]
     masterAddress: NotRequired[str]
@@ -2009,16 +1868,13 @@ class PatchedGroupChangeRequest(TypedDict):
 class PatchedIdentityProviderChangeRequest(TypedDict):
     name: NotRequired[str]
     clientId: NotRequired[str]
-    """
-    SAML has none
-    """
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: NotRequired[dict[str, Any]]
     """
-    docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, …
+    docs/sign-in.md lists them: server_url, scopes, …
     """
     enabled: NotRequired[bool]
     """
@@ -2351,6 +2207,10 @@ class ProjectWarmRequest(TypedDict):
 
 
 class ProposalApproveRequest(TypedDict):
+    note: NotRequired[str]
+    """
+    for the agent
+    """
     again: NotRequired[bool]
     """
     send it once more although it is not known whether the first time succeeded
@@ -2361,6 +2221,13 @@ class ProposalChange(TypedDict):
     field: str
     before: str | None
     after: str | None
+
+
+class ProposalDeclineRequest(TypedDict):
+    note: NotRequired[str]
+    """
+    why, for the agent
+    """
 
 
 class ProposalDifference(TypedDict):
@@ -2607,9 +2474,6 @@ class RegisteredWorker(TypedDict):
     """
 
 
-RequestedTokenTypeEnum: TypeAlias = Literal["urn:ietf:params:oauth:token-type:access_token"]
-
-
 class ReservationCreateRequest(TypedDict):
     projectId: NotRequired[str | None]
     """
@@ -2669,11 +2533,6 @@ class RoleRuleEndingToken(TypedDict):
     username: str
 
 
-class RoleRuleGroup(TypedDict):
-    name: str
-    peopleCount: int
-
-
 class RoleRuleItem(TypedDict):
     id: str
     provider: str
@@ -2687,21 +2546,9 @@ class RoleRuleItem(TypedDict):
     """
     empty for administrators
     """
-    peopleCount: int
-    """
-    people whose last sign-in sent a group of the rule
-    """
-    createdAt: str
-    createdBy: str | None
-    updatedAt: str
-    updatedBy: str | None
 
 
 class RoleRulePreview(TypedDict):
-    fingerprint: str
-    """
-    for saving exactly this
-    """
     gaining: int
     """
     people with a new or a higher role
@@ -2726,15 +2573,6 @@ class RoleRulePreview(TypedDict):
     API tokens that end; the first 1 000
     """
     tokensTotal: int
-    knownTotal: int
-    """
-    people whose groups were read, as of their last sign-in
-    """
-    groups: list[RoleRuleGroup]
-    """
-    groups in the rule's claim, those of most people first; the first 200
-    """
-    groupsTotal: int
     unknownTotal: int
     """
     people whose groups are not known; they stay as they are
@@ -2768,35 +2606,6 @@ class RoleRuleRequest(TypedDict):
     rights over the whole platform; has no role
     """
     role: NotRequired[Role | BlankEnum]
-
-
-class RoleRuleSaveRequest(TypedDict):
-    provider: NotRequired[str]
-    """
-    id of an identity provider; empty: any
-    """
-    claim: NotRequired[str]
-    """
-    groups, realm_access.roles, …
-    """
-    pattern: str
-    """
-    a group, or its beginning with * behind it
-    """
-    projectId: NotRequired[str | None]
-    createProject: NotRequired[bool]
-    """
-    in a project of the group's name, which the rule makes
-    """
-    administrator: NotRequired[bool]
-    """
-    rights over the whole platform; has no role
-    """
-    role: NotRequired[Role | BlankEnum]
-    fingerprint: str
-    """
-    of the preview of this change; 409 where saving would now do another thing
-    """
 
 
 class RunBand(TypedDict):
@@ -3233,9 +3042,6 @@ class ScriptFact(TypedDict):
     sha256: str
 
 
-SecondFactorEnum: TypeAlias = Literal["nobody", "administrators", "everybody"]
-
-
 class SecretItem(TypedDict):
     name: str
     createdAt: str
@@ -3353,37 +3159,6 @@ class SignIn(TypedDict):
     """
 
 
-class SignInPolicyRequest(TypedDict):
-    passwordLength: int
-    """
-    characters that new passwords need
-    """
-    secondFactor: SecondFactorEnum
-    """
-    whose accounts with a password need one
-    """
-    tokensExempt: bool
-    """
-    tokens of people who lack a required second factor work on
-    """
-    sessionHours: int
-    """
-    after which a session ends; 0: two weeks unused
-    """
-    idleMinutes: int
-    """
-    without a request until it ends; 0: no limit
-    """
-    bannerTitleEn: str
-    bannerTitleZh: str
-    bannerTextEn: str
-    bannerTextZh: str
-    bannerRequired: bool
-    """
-    it is accepted in each session
-    """
-
-
 class SignInProvider(TypedDict):
     id: str
     name: str
@@ -3477,9 +3252,12 @@ class SnapshotStored(TypedDict):
     stored: int
 
 
-SubjectTokenTypeEnum: TypeAlias = Literal[
-    "urn:ietf:params:oauth:token-type:id_token", "urn:ietf:params:oauth:token-type:jwt"
-]
+class StoredProposal(TypedDict):
+    id: str
+    address: str
+    """
+    where it is read and decided
+    """
 
 
 class SummaryRequest(TypedDict):
@@ -4047,55 +3825,6 @@ class TokenCreated(TypedDict):
     """
 
 
-class TokenExchangeRequest(TypedDict):
-    """
-    The parameters of RFC 8693, section 2.1, and whose token it shall be.
-    """
-
-    grant_type: NotRequired[GrantTypeEnum]
-    """
-    of RFC 8693, which has no other
-    """
-    subject_token: str
-    """
-    the pipeline's ID token
-    """
-    subject_token_type: NotRequired[SubjectTokenTypeEnum]
-    requested_token_type: NotRequired[RequestedTokenTypeEnum]
-    service_account: str
-    """
-    its username, such as `ci@project-3f2a`
-    """
-    scope: NotRequired[str]
-    """
-    fewer scopes than the rule gives, separated by spaces
-    """
-
-
-class TokenExchanged(TypedDict):
-    """
-    The answer of RFC 8693, section 2.2.1.
-    """
-
-    access_token: str
-    """
-    the API token; shown this once
-    """
-    issued_token_type: str
-    token_type: str
-    """
-    Bearer
-    """
-    expires_in: int
-    """
-    seconds
-    """
-    scope: str
-    """
-    separated by spaces
-    """
-
-
 class TokenItem(TypedDict):
     id: str
     name: str
@@ -4437,11 +4166,6 @@ WayEnum: TypeAlias = Literal["inside", "beside"]
 WhatEnum: TypeAlias = Literal["opened", "over", "test"]
 
 
-class WithoutSecondFactor(TypedDict):
-    administrators: int
-    everybody: int
-
-
 class WorkerCause(TypedDict):
     """
     A cause that a runner found on its own machine, with the parameters of its text.
@@ -4695,6 +4419,23 @@ class ZoneRef(TypedDict):
     name: str
 
 
+class AgentEvent(TypedDict):
+    id: int
+    at: str
+    action: str
+    target: str
+    project: str | None
+    data: dict[str, Any]
+    undo: str | None
+    """
+    stop, retry, resume or pause: what undoes it now; null: nothing
+    """
+    undoRefusal: EventUndoRefusal | None
+    """
+    why it cannot be undone; null: it can be
+    """
+
+
 class AgentToken(TypedDict):
     id: str
     """
@@ -4799,32 +4540,6 @@ class AttentionSubject(TypedDict):
     type: AttentionSubjectType
     id: str
     name: str
-
-
-class AuditReceiverItem(TypedDict):
-    name: NameEnum
-    address: str
-    """
-    without user, password, path and query
-    """
-    position: int | None
-    """
-    id of the last event that it confirmed
-    """
-    eventsBehind: int
-    """
-    events that it has not confirmed; at most 10,000 are counted
-    """
-    firstUnsentAt: str | None
-    sentAt: str | None
-    failingSince: str | None
-    failures: int
-    problem: str
-    nextTryAt: str | None
-
-
-class AuditStream(TypedDict):
-    receivers: list[AuditReceiverItem]
 
 
 class BetweenZones(TypedDict):
@@ -5519,17 +5234,14 @@ class HostedItem(TypedDict):
 
 class IdentityProviderCreateRequest(TypedDict):
     name: str
-    clientId: NotRequired[str]
-    """
-    SAML has none
-    """
+    clientId: str
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: dict[str, Any]
     """
-    docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, …
+    docs/sign-in.md lists them: server_url, scopes, …
     """
     enabled: NotRequired[bool]
     """
@@ -5557,10 +5269,6 @@ class IdentityProviderItem(TypedDict):
     callbackUrl: str
     """
     to be entered at the provider
-    """
-    metadataUrl: str | None
-    """
-    what a SAML provider reads about this platform; null for other kinds
     """
     linkCount: int
     """
@@ -6236,6 +5944,9 @@ class ProposalItem(TypedDict):
     method: str
     path: str
     body: dict[str, Any]
+    """
+    without values that may be secret
+    """
     beyond: list[ProposalExcess]
     plan: ProposalPlan | None
     difference: ProposalDifference | None
@@ -6244,13 +5955,21 @@ class ProposalItem(TypedDict):
     expiresAt: str
     decidedAt: str | None
     decidedBy: str | None
+    note: str
+    """
+    of who decided it
+    """
     status: int | None
     """
     HTTP status of the approved request; null while it is not known
     """
     result: dict[str, Any] | None
     """
-    the API's answer to the approved request
+    the API's answer to the approved request; of its data ids, names and states
+    """
+    mayDecide: bool
+    """
+    whether you may approve and decline it
     """
 
 
@@ -6586,28 +6305,6 @@ class ScheduleRunItem(TypedDict):
     why it was skipped or failed, or what it waits for
     """
     decidedAt: str
-
-
-class SignInPolicyItem(TypedDict):
-    passwordLength: int
-    secondFactor: SecondFactorEnum
-    tokensExempt: bool
-    sessionHours: int
-    idleMinutes: int
-    bannerTitleEn: str
-    bannerTitleZh: str
-    bannerTextEn: str
-    bannerTextZh: str
-    bannerRequired: bool
-    bannerVersion: int
-    readonly: list[str]
-    """
-    fields that the platform's environment sets
-    """
-    withoutSecondFactor: WithoutSecondFactor
-    """
-    active accounts with a password that have none
-    """
 
 
 class SignInProviders(TypedDict):

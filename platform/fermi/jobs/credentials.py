@@ -50,6 +50,11 @@ def mask_secrets(env: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if looks_secret(name, value) else value for name, value in env.items()}
 
 
+def mask_keys(text: str) -> str:
+    """Return the text with everything masked that has the shape of a key."""
+    return _SHAPES.sub(MASK, text)
+
+
 def redact_secrets(content: Any, env: Mapping[str, str]) -> Any:
     """Return rendered content in which the values of `env` that look secret are masked wherever they occur."""
     values = sorted({value for name, value in env.items() if looks_secret(name, value)}, key=len, reverse=True)
