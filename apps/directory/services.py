@@ -10,8 +10,9 @@ from apps.accounts.models import Project, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
-from apps.directory.application import Plan, apply_rules, make_rule, plan_changes
+from apps.directory.application import apply_rules, make_rule, plan_changes
 from apps.directory.models import RoleRule
+from apps.directory.plans import Plan
 from apps.identity.selectors import find_configuration
 
 FIELDS = ("provider", "claim", "pattern", "project_id", "create_project", "administrator", "role")

@@ -75,7 +75,8 @@ ONE_FOR_EACH_OTHER_ROW = {
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "accounts.Project", "accounts.SignInLink", "accounts.User", "clusters.AvailabilityZone", "clusters.Cluster",
-    "code.Blob", "common.ClockJump", "directory.GroupProject", "directory.RoleRule", "environments.Event",
+    "code.Blob", "common.ClockJump", "directory.Directory", "directory.DirectoryToken", "directory.DirectoryUser",
+    "directory.Group", "directory.GroupMember", "directory.GroupProject", "directory.RoleRule", "environments.Event",
     "environments.Gpu", "environments.Run", "identity.IdentityProvider", "notices.Delivery", "notices.Incident",
     "notices.Item", "overview.Hour", "runs.Position", "scheduling.Price", "scheduling.Usage", "sweeps.Trial",
     "telemetry.Block", "training.Attempt", "training.AttemptFacts", "training.Checkpoint", "training.Event",
