@@ -52,7 +52,7 @@ MADE = {
     "tasks": ("POST", "/training-tasks", changed()),
     "worker-groups": ("POST", "/worker-groups", {"name": "g"}),
 }
-"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `proposals`, `workers`, `notice-tests`,
+"""Requests that make one. Of the rest: `dataset-versions`, `directories` and what is in them, `doors`, `proposals`, `workers`, `notice-tests`,
 `oauth-grants` and those of MLflow have tests below or beside what makes them."""
 
 BOUNDED = {
