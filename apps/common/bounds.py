@@ -21,6 +21,8 @@ MAX_SIGN_IN_BYTES = 16 << 10
 MAX_EXCHANGE_BYTES = 64 << 10  # an ID token of GitLab names up to 200 groups
 MAX_HEARTBEAT_BYTES = 2 * MIB  # of up to 1,024 workers, and what their host says of its dev environments
 
+MAX_GROUP_BYTES = 8 * MIB
+
 MAX_VALUES = 200_000  # of a JSON body
 MAX_DEPTH = 64  # levels of objects and lists
 MAX_ITEMS = 10_000  # of any list
@@ -56,6 +58,10 @@ BODY_LIMITS = (
     BodyLimit("POST", re.compile(EXCHANGE_PATH), lambda: MAX_EXCHANGE_BYTES),
     BodyLimit("POST", re.compile("/_allauth/.*"), lambda: MAX_SIGN_IN_BYTES),
     BodyLimit("POST", re.compile("/oauth/.*"), lambda: MAX_SIGN_IN_BYTES),
+    # groups with all their members, as a directory sends them
+    BodyLimit("POST", re.compile("/scim/v2/Groups"), lambda: MAX_GROUP_BYTES, True),
+    BodyLimit("PUT", re.compile("/scim/v2/Groups/[^/]+"), lambda: MAX_GROUP_BYTES, True),
+    BodyLimit("PATCH", re.compile("/scim/v2/Groups/[^/]+"), lambda: MAX_GROUP_BYTES, True),
     # a piece of a file
     BodyLimit(
         "PUT", re.compile("/api/v1/projects/[^/]+/file-uploads/[^/]+/content"), lambda: settings.FILES_PIECE_BYTES, True

@@ -10,6 +10,10 @@ MAX_ROWS = {
     "code-fetches": 50,  # of a person, under way
     "datasets": 2_000,  # of a project
     "dataset-versions": 1_000,  # of a dataset
+    "directories": 20,  # of the platform
+    "directory-groups": 10_000,  # of a directory
+    "directory-tokens": 5,  # of a directory
+    "directory-users": 100_000,  # of a directory
     "doors": 500,  # of a person: tickets and browsers that may still enter
     "environment-templates": 500,  # of a project
     "environments": 5_000,  # of a project, those that are gone not counted

@@ -3,51 +3,19 @@
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple
 from hashlib import sha256
 
 from allauth.socialaccount.models import SocialAccount
 from django.db import transaction
+from django.db.models import Q
 
-from apps.accounts import audit
 from apps.accounts.models import ApiToken, Membership, MembershipSource, Project, User
-from apps.accounts.selectors import TOKEN_ID_LENGTH
-from apps.directory.models import GroupProject, KeptRole, RoleRule, RuleAdministrator
-from apps.directory.roles import Identity, RoleChange, Rule, StoredRole, compare, compute_roles, get_higher
-from apps.identity.models import IdentityProvider
-from apps.identity.selectors import list_configurations
-
-MAX_GROUP_PROJECTS = 1_000  # that rules make
-NEW_PROJECT = "new:"  # before the name of a group, in place of a project's id, until its project is made
-
-
-@dataclass(slots=True)
-class PersonChanges:
-    """What the rules change about a person. `projects`: by project id, or NEW_PROJECT with the group's name.
-    `administrator`: None stays as it is. `last_administrator`: the rules would take it, but nobody else has it.
-    `tokens`: API tokens that end, because the person has no role left in any of their projects."""
-
-    user: User
-    projects: dict[str, RoleChange] = field(default_factory=dict)
-    administrator: bool | None = None
-    last_administrator: bool = False
-    tokens: list[ApiToken] = field(default_factory=list)
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.projects or self.administrator is not None or self.last_administrator)
-
-
-@dataclass(slots=True)
-class Plan:
-    """What the rules change. `known`: how many people's claims were read. `unknown`: people whose claims are not known;
-    they stay as they are. `taken`: names of groups whose project cannot be made: another project has the name, or there
-    are MAX_GROUP_PROJECTS."""
-
-    people: list[PersonChanges] = field(default_factory=list)
-    known: int = 0
-    unknown: list[User] = field(default_factory=list)
-    taken: list[str] = field(default_factory=list)
+from apps.directory.identities import read_identities
+from apps.directory.models import DirectoryUser, GroupProject, KeptRole, RoleRule, RuleAdministrator
+from apps.directory.plans import MAX_GROUP_PROJECTS, NEW_PROJECT, PersonChanges, Plan
+from apps.directory.roles import Rule, StoredRole, WantedRoles, compare, compute_roles, get_higher
+from apps.directory.storage import store_changes
 
 
 def make_rule(row: RoleRule) -> Rule:
@@ -67,28 +35,16 @@ def list_rules() -> list[Rule]:
 
 
 def plan_changes(rules: Sequence[Rule], users: Iterable[User] | None = None) -> Plan:
-    """Return what the rules change about these people, or about all who have signed in by a provider. Inactive people
-    are left alone: they cannot use a role. Changes nothing."""
-    accounts = SocialAccount.objects.filter(user__is_active=True, user__service_project=None).select_related("user")
-    if users is not None:
-        accounts = accounts.filter(user__in=list(users))
-    providers = {one.id for one in list_configurations(enabled=None)}
-    providers |= set(IdentityProvider.objects.values_list("pk", flat=True))  # with those that cannot be decrypted
-    people: dict[int, User] = {}
-    identities: dict[int, list[Identity]] = defaultdict(list)
-    for account in accounts.order_by("user__username", "pk"):
-        people[account.user_id] = account.user
-        claims = account.extra_data if isinstance(account.extra_data, dict) else {}
-        if account.provider in providers:
-            identities[account.user_id].append(Identity(account.provider, claims))
-        else:  # a deleted provider vouches for nothing
-            identities[account.user_id].append(Identity("", {"id_token": {}}))
+    """Return what the rules change about these people, or about all whom a provider or a directory knows, or who have a
+    role by a rule. An inactive person has no group. Changes nothing."""
+    people = _read_people(users)
+    identities = read_identities(people)
     stored = _read_stored(people)
     projects_of_groups = dict(GroupProject.objects.values_list("group", "project"))
     marked = set(RuleAdministrator.objects.filter(user__in=people).values_list("user", flat=True))
     plan = Plan()
     for key, user in people.items():
-        wanted = compute_roles(rules, identities[key])
+        wanted = compute_roles(rules, identities[key]) if user.is_active else WantedRoles()
         if wanted is None:
             plan.unknown.append(user)
             continue
@@ -150,17 +106,34 @@ def apply_rules(
 ) -> Plan:
     """Make the roles of these people, or of all, those that the rules give, and return what changed. `actor` None
     means the platform itself. `check` raises where the plan shall not be carried out."""
-    if users is not None:
-        users = list(users)
-    list(RoleRule.objects.select_for_update(of=("self",)).order_by("pk").values_list("pk"))  # one at a time
-    list(User.objects.select_for_update(of=("self",)).filter(is_superuser=True).order_by("pk").values_list("pk"))
+    lock_rules()
     rules = list_rules()
     plan = plan_changes(rules, users)
     if check is not None:
         check(rules, plan)
-    for changes in plan.people:
-        _store_changes(changes, actor)
+    store_changes(plan.people, actor)
     return plan
+
+
+def lock_rules() -> None:
+    """Let no other transaction apply rules, or change who is administrator, before this one ends."""
+    list(RoleRule.objects.select_for_update(of=("self",)).order_by("pk").values_list("pk"))
+    list(User.objects.select_for_update(of=("self",)).filter(is_superuser=True).order_by("pk").values_list("pk"))
+
+
+def _read_people(users: Iterable[User] | None) -> dict[int, User]:
+    rows = User.objects.filter(service_project=None)
+    if users is None:
+        by_rule = Membership.objects.filter(source=MembershipSource.RULE).values("user")
+        rows = rows.filter(
+            Q(pk__in=SocialAccount.objects.values("user"))
+            | Q(pk__in=DirectoryUser.objects.values("user"))
+            | Q(pk__in=by_rule)
+            | Q(pk__in=RuleAdministrator.objects.values("user"))
+        )
+    else:
+        rows = rows.filter(pk__in=[user.pk for user in users])
+    return {user.pk: user for user in rows.order_by("username", "pk")}
 
 
 def _read_stored(people: dict[int, User]) -> dict[int, dict[str, StoredRole]]:
@@ -175,7 +148,7 @@ def _read_stored(people: dict[int, User]) -> dict[int, dict[str, StoredRole]]:
 
 def _keep_last_administrator(plan: Plan) -> None:
     """Leave one administrator who can sign in, where the rules would take the last."""
-    losing = [row for row in plan.people if row.administrator is False]
+    losing = sorted((row for row in plan.people if row.administrator is False), key=lambda row: not row.user.is_active)
     if not losing:
         return
     rows = User.objects.filter(is_superuser=True, is_active=True)
@@ -197,53 +170,3 @@ def _find_ending_tokens(plan: Plan, stored: dict[int, dict[str, StoredRole]]) ->
         left = {*stored[token.user_id], *row.projects} - lost
         if lost & set(token.projects) and not left & set(token.projects):
             row.tokens.append(token)
-
-
-def _store_changes(changes: PersonChanges, actor: User | None) -> None:
-    user = changes.user
-    for key, change in changes.projects.items():
-        project = _make_project(key, actor) if key.startswith(NEW_PROJECT) else key
-        if change.after is None:
-            Membership.objects.filter(user=user, project=project).delete()
-        else:
-            source = MembershipSource.RULE if change.by_rule else MembershipSource.PERSON
-            Membership.objects.update_or_create(
-                user=user, project_id=project, defaults={"role": change.after, "source": source}
-            )
-        if change.kept is None:
-            KeptRole.objects.filter(user=user, project=project).delete()
-        else:
-            KeptRole.objects.update_or_create(user=user, project_id=project, defaults={"role": change.kept})
-        verb = "remove" if change.after is None else "add" if change.before is None else "change"
-        audit.record_event(
-            actor, f"member.{verb}", user.username, project=project, role=change.after, before=change.before, by="rule"
-        )
-    if changes.administrator is not None:
-        _set_administrator(user, changes.administrator, actor)
-    if changes.last_administrator:
-        audit.record_event(actor, "administrator.stay", user.username, reason="last", by="rule")
-    for token in changes.tokens:
-        audit.record_event(actor, "token.revoke", token.digest[:TOKEN_ID_LENGTH], user=user.username, by="rule")
-        token.delete()
-
-
-def _make_project(key: str, actor: User | None) -> str:
-    """Return the id of the project of a group, made where there is none yet. `key`: NEW_PROJECT with the group."""
-    name = key.removeprefix(NEW_PROJECT)
-    found = GroupProject.objects.filter(group=name).first()
-    if found:
-        return str(found.project_id)
-    project = Project.objects.create(name=name)
-    GroupProject.objects.create(group=name, project=project)
-    audit.record_event(actor, "project.create", project.pk, project=project, name=name, by="rule")
-    return project.pk
-
-
-def _set_administrator(user: User, administrator: bool, actor: User | None) -> None:
-    User.objects.filter(pk=user.pk).update(is_superuser=administrator)
-    user.is_superuser = administrator
-    if administrator:
-        RuleAdministrator.objects.get_or_create(user=user)
-    else:
-        RuleAdministrator.objects.filter(user=user).delete()
-    audit.record_event(actor, f"administrator.{'add' if administrator else 'remove'}", user.username, by="rule")

@@ -5,4 +5,4 @@ class DirectoryConfig(AppConfig):
     name = "apps.directory"
 
     def ready(self) -> None:
-        from apps.directory import sign_in  # noqa: F401  # connects to the signal
+        from apps.directory import provider_changes, sign_in  # noqa: F401  # connect to signals

@@ -26,10 +26,16 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a provider said of a person: `claims` is `extra_data` of allauth's SocialAccount."""
+    """What a provider said of a person: `claims` is `extra_data` of allauth's SocialAccount. `named_only`: only rules
+    that name the provider read it, which is then a directory."""
 
     provider: str
     claims: Mapping[str, Any] = field(default_factory=dict)
+    named_only: bool = False
+
+    def concerns(self, rule: Rule) -> bool:
+        """Return whether the rule reads these claims."""
+        return rule.provider == self.provider or (not rule.provider and not self.named_only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,7 @@ def compute_roles(rules: Iterable[Rule], identities: Sequence[Identity]) -> Want
     administrator = False
     for rule in rules:
         for identity in known:
-            if rule.provider not in ("", identity.provider):
+            if not identity.concerns(rule):
                 continue
             if is_left_out(identity.claims, rule.claim):
                 return None

@@ -11,9 +11,10 @@ from apps.accounts.models import Project, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
-from apps.directory.application import Plan, apply_rules, make_fingerprint, make_rule, plan_changes
+from apps.directory.application import apply_rules, make_fingerprint, make_rule, plan_changes
 from apps.directory.counts import GroupCount, count_groups
-from apps.directory.models import RoleRule
+from apps.directory.models import Directory, RoleRule
+from apps.directory.plans import Plan
 from apps.directory.roles import Rule
 from apps.identity.selectors import find_configuration
 
@@ -106,7 +107,7 @@ def _set_values(row: RoleRule, user: User, values: Mapping[str, Any]) -> None:
     targets = [row.project_id is not None, row.create_project, row.administrator]
     if targets.count(True) != 1 or bool(row.role) is row.administrator:
         raise ApiError(400, "ROLE_RULE_TARGET", "projectId")
-    if row.provider and find_configuration(row.provider, enabled=None) is None:
+    if row.provider and not _is_known(row.provider):
         raise ApiError(400, "ROLE_RULE_PROVIDER", "provider", provider=row.provider)
     if row.project_id is not None and not Project.objects.filter(pk=row.project_id).exists():
         raise ApiError(400, "PROJECT_UNKNOWN", "projectId", project=row.project_id)
@@ -114,6 +115,11 @@ def _set_values(row: RoleRule, user: User, values: Mapping[str, Any]) -> None:
         raise ApiError(400, "ROLE_RULE_PATTERN", "pattern", pattern=row.pattern)
     if row.administrator and (not row.provider or row.pattern.endswith("*")):
         raise ApiError(400, "ROLE_RULE_ADMINISTRATOR", "pattern", pattern=row.pattern, provider=row.provider)
+
+
+def _is_known(provider: str) -> bool:
+    """Return whether there is an identity provider or a directory of this id."""
+    return find_configuration(provider, enabled=None) is not None or Directory.objects.filter(pk=provider).exists()
 
 
 def _describe(row: RoleRule) -> dict[str, Any]:

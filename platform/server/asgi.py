@@ -120,7 +120,9 @@ class DjangoHandler(ASGIHandler):
         """Return True if the headers of the request authenticate it."""
         close_old_connections()
         request, _ = self.create_request(scope, BytesIO())
-        return request is not None and (is_signed_in(request) or is_run_signed_in(request))
+        return request is not None and (
+            is_signed_in(request) or is_run_signed_in(request) or is_directory_signed_in(request)
+        )
 
     async def run(self, work: Callable[[], T]) -> T:
         """Return what `work` returns, run by a thread of the pool, whose names begin with THREAD_NAME_PREFIX. Raise
@@ -183,6 +185,7 @@ from apps.accounts.api.authentication import is_signed_in  # noqa: E402
 from apps.common import bounds, request_id  # noqa: E402
 from apps.common.asgi import ErrorResponseMiddleware, get_header, send_error, send_response  # noqa: E402
 from apps.common.errors import ApiError  # noqa: E402
+from apps.directory.api.authentication import is_directory_signed_in  # noqa: E402
 from apps.mcp.asgi import LazyMcpMiddleware  # noqa: E402
 from apps.mlflow.api.authentication import is_run_signed_in  # noqa: E402
 from apps.proxy.asgi import LazyProxyMiddleware  # noqa: E402

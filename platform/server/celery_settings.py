@@ -36,6 +36,7 @@ CELERY_BEAT_SCHEDULE = {
     "training-caches": {"task": "training.caches", "schedule": 1800.0, "options": {"expires": 1800.0}},
     "windows": {"task": "training.windows", "schedule": 30.0, "options": {"expires": 30.0}},
     "purses": {"task": "agents.purses", "schedule": 30.0, "options": {"expires": 30.0}},
+    "role-rules": {"task": "directory.apply", "schedule": 300.0, "options": {"expires": 300.0}},
     "budgets": {"task": "training.budgets", "schedule": 300.0, "options": {"expires": 300.0}},
     "sweeps": {"task": "sweeps.sweep", "schedule": 2.0, "options": {"expires": 4.0}},
     "workers": {"task": "workers.sweep", "schedule": 2.0, "options": {"expires": 4.0}},

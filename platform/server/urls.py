@@ -47,6 +47,7 @@ urlpatterns = [
     re_path("^api(/|$)", UnknownPathView.as_view()),
     path("mlflow/", include("apps.mlflow.api.urls")),
     path("tensorboard-feed/", include("apps.tensorboard.api.feed_urls")),
+    path("scim/v2/", include("apps.directory.api.scim_urls")),
     path("_allauth/", include("allauth.headless.urls")),
     path("", include((oauth_pages, "idp"))),
     path("", include("apps.oauth.urls")),
@@ -63,5 +64,5 @@ urlpatterns = [
     path("healthz", views.healthz),
     path("readyz", views.readyz),
     path("metrics", views.MetricsView.as_view()),
-    re_path(r"^(?!api/|mlflow/|tensorboard-feed/|_allauth/|admin/|static/|assets/)", views.serve_console),
+    re_path(r"^(?!api/|mlflow/|scim/|tensorboard-feed/|_allauth/|admin/|static/|assets/)", views.serve_console),
 ]

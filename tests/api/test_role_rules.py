@@ -24,7 +24,13 @@ ROOT = {"provider": "sso", "pattern": "root", "administrator": True}
 @pytest.fixture
 def sso(db: None) -> IdentityProvider:
     return IdentityProvider.objects.create(
-        id="sso", kind="openid_connect", name="Company", client_id="c", created_at=now(), updated_at=now()
+        id="sso",
+        kind="openid_connect",
+        name="Company",
+        client_id="c",
+        settings={"server_url": "https://login.example.org"},
+        created_at=now(),
+        updated_at=now(),
     )
 
 
@@ -161,18 +167,46 @@ def test_the_last_administrator_stays(sso: Any) -> None:
     assert User.objects.get(pk=ada.pk).is_superuser
 
 
-def test_a_deleted_provider_gives_no_role_and_a_disabled_one_takes_none(
+def test_roles_end_with_their_provider_disabled_and_come_back_with_it(
     admin: Api, project: Project, sso: IdentityProvider
 ) -> None:
     ada = make_user("ada")
     link(ada, "ml")
     save(admin, {**BODY, "provider": ""})
-    IdentityProvider.objects.update(enabled=False)
-    apply_rules()
-    assert get_roles(ada) == {"one": ("member", "rule")}
-    IdentityProvider.objects.all().delete()
-    apply_rules()
-    assert get_roles(ada) == {}
+    for enabled, roles in ((False, {}), (True, {"one": ("member", "rule")})):
+        assert admin.patch("/identity-providers/sso", {"enabled": enabled}).status == 200
+        assert get_roles(ada) == roles
+
+
+def test_roles_end_with_their_provider_deleted(admin: Api, project: Project, sso: IdentityProvider) -> None:
+    ada, bob = make_user("ada"), make_user("bob", project, "viewer")
+    link(ada, "ml")
+    link(bob, "ml")
+    save(admin, {**BODY, "provider": ""})
+    assert admin.delete("/identity-providers/sso").status == 200
+    assert (get_roles(ada), get_roles(bob)) == ({}, {"one": ("viewer", "person")})
+
+
+def test_roles_end_with_the_links_to_their_provider(
+    admin: Api, project: Project, sso: IdentityProvider, django_capture_on_commit_callbacks: Any
+) -> None:
+    people = [make_user("ada"), make_user("bob")]
+    for user in people:
+        link(user, "ml")
+    save(admin, BODY)
+    with django_capture_on_commit_callbacks(execute=True) as ran:
+        SocialAccount.objects.all().delete()
+    assert (len(ran), [get_roles(user) for user in people]) == (1, [{}, {}])
+
+
+def test_an_inactive_person_has_no_role_by_a_rule(admin: Api, project: Project, sso: Any) -> None:
+    ada = make_user("ada")
+    link(ada, "ml")
+    save(admin, BODY)
+    for active, roles in ((False, {}), (True, {"one": ("member", "rule")})):
+        User.objects.filter(pk=ada.pk).update(is_active=active)
+        apply_rules()
+        assert get_roles(ada) == roles
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,9 @@ MADE = {
     "tasks": ("POST", "/training-tasks", changed()),
     "worker-groups": ("POST", "/worker-groups", {"name": "g"}),
 }
-"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `exchange-rules`, `proposals`, `workers`,
-`notice-tests`, `oauth-grants` and those of MLflow have tests below or beside what makes them."""
+"""Requests that make one. Of the rest: `dataset-versions`, `directories` and what is in them, `doors`,
+`exchange-rules`, `notice-tests`, `oauth-grants`, `proposals`, `workers` and those of MLflow have tests below or beside
+what makes them."""
 
 BOUNDED = {
     "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "agents.Proposal", "catalog.Dataset",
@@ -76,15 +77,17 @@ ONE_FOR_EACH_OTHER_ROW = {
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {
     "accounts.Project", "accounts.SignInLink", "accounts.User", "audit_stream.AuditReceiver",
-    "clusters.AvailabilityZone", "clusters.Cluster", "code.Blob", "common.ClockJump", "directory.GroupProject",
-    "directory.RoleRule", "environments.Event", "environments.Gpu", "environments.Run", "identity.IdentityProvider",
-    "identity.LinkedIssuer", "identity.UsedLogoutToken", "notices.Delivery", "notices.Incident", "notices.Item",
-    "overview.Hour", "policies.SignInPolicy", "runs.Position", "scheduling.Price", "scheduling.Usage",
-    "sweeps.Trial", "telemetry.Block", "training.Attempt", "training.AttemptFacts", "training.Checkpoint",
-    "training.Event", "training.FactSet", "training.Finding", "training.LogCursor", "training.LogPattern",
-    "training.MetricBlock", "training.MetricPoint", "training.MetricSummary", "training.Queue",
-    "training.TaskMedia", "training.TaskParameter", "training.TrackerRun", "training.Watch", "workers.Channel",
-    "workers.HostRun", "workers.Launch", "workers.Listening", "workers.Order", "workers.Revision",
+    "clusters.AvailabilityZone", "clusters.Cluster", "code.Blob", "common.ClockJump", "directory.Directory",
+    "directory.DirectoryToken", "directory.DirectoryUser", "directory.Group", "directory.GroupMember",
+    "directory.GroupProject", "directory.RoleRule", "environments.Event", "environments.Gpu", "environments.Run",
+    "identity.IdentityProvider", "identity.LinkedIssuer", "identity.UsedLogoutToken", "notices.Delivery",
+    "notices.Incident", "notices.Item", "overview.Hour", "policies.SignInPolicy", "runs.Position",
+    "scheduling.Price", "scheduling.Usage", "sweeps.Trial", "telemetry.Block", "training.Attempt",
+    "training.AttemptFacts", "training.Checkpoint", "training.Event", "training.FactSet", "training.Finding",
+    "training.LogCursor", "training.LogPattern", "training.MetricBlock", "training.MetricPoint",
+    "training.MetricSummary", "training.Queue", "training.TaskMedia", "training.TaskParameter",
+    "training.TrackerRun", "training.Watch", "workers.Channel", "workers.HostRun", "workers.Launch",
+    "workers.Listening", "workers.Order", "workers.Revision",
 }  # fmt: skip
 KEPT_FOR_EVER = {"accounts.AuditEvent"}
 """By intent: what somebody has done stays."""

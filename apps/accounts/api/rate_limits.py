@@ -15,6 +15,7 @@ from apps.common.errors import ApiError
 from apps.common.middleware import make_error_response
 from apps.common.rate_limits import RateState
 
+LIMITED_PATHS = ("/api/", "/scim/")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
@@ -50,7 +51,7 @@ def limit_rates(get_response: GetResponse) -> GetResponse:
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         state: RateState | None = getattr(request, "rate_state", None)
-        if response.status_code == 401 and state is None and request.path.startswith("/api/"):
+        if response.status_code == 401 and state is None and request.path.startswith(LIMITED_PATHS):
             address = request_id.get_client_address() or "unknown"
             state = rate_limits.count_request("address", address, settings.RATE_LIMIT_ANONYMOUS)
             if state and not state.allowed:

@@ -10,9 +10,9 @@ from apps.accounts.selectors import TOKEN_ID_LENGTH
 from apps.common.api import APIView, Body, Data, Query, Request, operation, paginate_rows
 from apps.directory import services
 from apps.directory.api import serializers as shapes
-from apps.directory.application import NEW_PROJECT, Plan
 from apps.directory.counts import count_people
 from apps.directory.models import RoleRule
+from apps.directory.plans import NEW_PROJECT, Plan
 from apps.directory.roles import RoleChange, get_rank
 
 MAX_LISTED = 1_000

@@ -942,6 +942,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/directories": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the directories that write people and groups over SCIM (administrator). */
+        get: operations["listDirectories"];
+        put?: never;
+        /** @description Add a directory and return its first token, shown this once (administrator). */
+        post: operations["createDirectory"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories/{directory_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * @description Delete a directory with its groups and tokens; the roles that its groups gave end. The accounts of its people
+         *     stay as they are (administrator).
+         */
+        delete: operations["deleteDirectory"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories/{directory_id}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Add a token to a directory, shown this once; the others stay valid until they are revoked (administrator). */
+        post: operations["createDirectoryToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories/{directory_id}/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Revoke a token of a directory (administrator). */
+        delete: operations["revokeDirectoryToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/drills": {
         parameters: {
             query?: never;
@@ -5108,6 +5180,75 @@ export interface components {
             status: components["schemas"]["TaskState"];
             /** Format: date-time */
             createdAt: string;
+        };
+        DirectoryCreated: {
+            id: string;
+            name: string;
+            /** @description of SCIM, on this platform */
+            path: string;
+            token: components["schemas"]["DirectoryTokenCreated"];
+        };
+        DirectoryCreatedEnvelope: {
+            data: components["schemas"]["DirectoryCreated"];
+            code: number;
+            message: string;
+        };
+        DirectoryItem: {
+            id: string;
+            name: string;
+            /** @description empty: none */
+            provider: string;
+            /** @description empty: none */
+            uidAttribute: string;
+            /** Format: date-time */
+            createdAt: string;
+            people: number;
+            groups: number;
+            tokens: components["schemas"]["DirectoryTokenItem"][];
+        };
+        DirectoryItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["DirectoryItem"][];
+        };
+        DirectoryItemPageEnvelope: {
+            data: components["schemas"]["DirectoryItemPage"];
+            code: number;
+            message: string;
+        };
+        DirectoryRequest: {
+            name: string;
+            /**
+             * @description identity provider that its people sign in by
+             * @default
+             */
+            provider?: string;
+            /**
+             * @description attribute that the provider knows people by; empty: they are not linked to it
+             * @default
+             */
+            uidAttribute?: components["schemas"]["UidAttributeEnum"] | components["schemas"]["BlankEnum"];
+        };
+        DirectoryTokenCreated: {
+            id: string;
+            /** @description shown this once */
+            token: string;
+            /** Format: date-time */
+            createdAt: string;
+        };
+        DirectoryTokenCreatedEnvelope: {
+            data: components["schemas"]["DirectoryTokenCreated"];
+            code: number;
+            message: string;
+        };
+        DirectoryTokenItem: {
+            id: string;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            lastUsedAt: string | null;
         };
         DistributedConfigRequest: {
             /** @default true */
@@ -11136,6 +11277,8 @@ export interface components {
              */
             value: number;
         };
+        /** @enum {string} */
+        UidAttributeEnum: "externalId" | "userName";
         UndoneEvent: {
             /** @description the task that was stopped, resumed or paused, or the new one */
             taskId: string;
@@ -13970,6 +14113,159 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EnvironmentSummaryEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listDirectories: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createDirectory: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DirectoryRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteDirectory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                directory_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createDirectoryToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                directory_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryTokenCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeDirectoryToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                directory_id: string;
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {

@@ -382,6 +382,22 @@ class DiagnosisRulesTestRequest(TypedDict):
     """
 
 
+class DirectoryTokenCreated(TypedDict):
+    id: str
+    token: str
+    """
+    shown this once
+    """
+    createdAt: str
+
+
+class DirectoryTokenItem(TypedDict):
+    id: str
+    createdAt: str
+    createdBy: str | None
+    lastUsedAt: str | None
+
+
 class DistributedInfo(TypedDict):
     nodeCount: int
     totalGpus: int
@@ -3896,6 +3912,9 @@ class TrialMark(TypedDict):
     """
 
 
+UidAttributeEnum: TypeAlias = Literal["externalId", "userName"]
+
+
 class UndoneEvent(TypedDict):
     taskId: str
     """
@@ -4787,6 +4806,45 @@ class DifferingRun(TypedDict):
     taskName: str
     status: TaskState
     createdAt: str
+
+
+class DirectoryCreated(TypedDict):
+    id: str
+    name: str
+    path: str
+    """
+    of SCIM, on this platform
+    """
+    token: DirectoryTokenCreated
+
+
+class DirectoryItem(TypedDict):
+    id: str
+    name: str
+    provider: str
+    """
+    empty: none
+    """
+    uidAttribute: str
+    """
+    empty: none
+    """
+    createdAt: str
+    people: int
+    groups: int
+    tokens: list[DirectoryTokenItem]
+
+
+class DirectoryRequest(TypedDict):
+    name: str
+    provider: NotRequired[str]
+    """
+    identity provider that its people sign in by
+    """
+    uidAttribute: NotRequired[UidAttributeEnum | BlankEnum]
+    """
+    attribute that the provider knows people by; empty: they are not linked to it
+    """
 
 
 class DistributedConfigRequest(TypedDict):
