@@ -4,7 +4,8 @@ import { fetchCsrfToken, http, unwrapResponse } from "./client";
 import { ApiError } from "./errors";
 import type { Me } from "./types";
 
-export const sessionKeys = { me: ["session", "me"] as const };
+/** `ended`: true once a session has ended while the console was open. */
+export const sessionKeys = { me: ["session", "me"] as const, ended: ["session", "ended"] as const };
 
 export const meQuery = queryOptions({
   queryKey: sessionKeys.me,

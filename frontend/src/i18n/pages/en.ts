@@ -1166,6 +1166,8 @@ export const en: PageTranslation = {
     refused: "The terminal was not opened: {{why}}",
     lost: "The connection was lost, and the shell ended with it. Reconnect to open a new shell.",
     lostBecause: "The connection was lost: {{why}}",
+    accessEnded:
+      "Your access has ended: you were signed out, or no longer have a role in this project that opens terminals. Running tasks go on.",
     notRunning: "You can open a terminal for a rank while the task is running.",
     beside: "On the node of rank {{rank}}, with its variables and in its working directory.",
   },

@@ -1114,6 +1114,7 @@ export const zh = {
     refused: "没有打开：{{why}}",
     lost: "连接已断开，shell 也随之结束。重新连接会打开新的 shell。",
     lostBecause: "连接已断开：{{why}}",
+    accessEnded: "你的访问权限已结束：你已退出登录，或不再拥有此项目中可打开终端的角色。运行中的任务会继续。",
     notRunning: "任务运行时才能打开 rank 的终端。",
     beside: "在 rank {{rank}} 所在的节点上，用它的环境变量和工作目录。",
   },
