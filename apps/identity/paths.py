@@ -21,13 +21,19 @@ def get_safe_path(path: str | None) -> str:
 
 def make_callback_url(request: HttpRequest, provider_id: str, kind: str = ProviderKind.OPENID_CONNECT) -> str:
     """Return the address that a provider sends people back to, which is entered at the provider."""
-    return _make_url(request, f"/auth/{'vendors' if kind in VENDOR_KINDS else 'oidc'}/{provider_id}/login/callback/")
+    return make_address(request, f"/auth/{'vendors' if kind in VENDOR_KINDS else 'oidc'}/{provider_id}/login/callback/")
 
 
 def make_saml_url(request: HttpRequest, provider_id: str, page: str) -> str:
     """Return the address of a SAML provider's `acs`, to which it sends its answers, or of our `metadata` for it."""
-    return _make_url(request, f"/auth/saml/{provider_id}/{page}/")
+    return make_address(request, f"/auth/saml/{provider_id}/{page}/")
 
 
-def _make_url(request: HttpRequest, path: str) -> str:
+def make_logout_url(request: HttpRequest, provider_id: str) -> str:
+    """Return the address that a provider sends logout tokens to, which is entered at the provider."""
+    return make_address(request, f"/auth/backchannel-logout/{provider_id}")
+
+
+def make_address(request: HttpRequest, path: str) -> str:
+    """Return the address of a path of this platform, as people use it."""
     return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else request.build_absolute_uri(path)

@@ -56,7 +56,7 @@ CELERY_BEAT_SCHEDULE = {
     "runs-summaries": {"task": "runs.summaries", "schedule": 60.0, "options": {"expires": 60.0}},
     "schedules": {"task": "templates.schedules", "schedule": 5.0, "options": {"expires": 10.0}},
     "tensorboards": {"task": "tensorboard.sweep", "schedule": 60.0, "options": {"expires": 60.0}},
-    "identity": {"task": "identity.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
+    "identity": {"task": "identity.sweep", "schedule": 2.0, "options": {"expires": 4.0}},
     "identity-forget": {"task": "identity.forget", "schedule": 600.0, "options": {"expires": 600.0}},
     "training-notice": {"task": "training.notice", "schedule": 15.0, "options": {"expires": 15.0}},
     "notices-forget": {"task": "notices.forget", "schedule": 3600.0, "options": {"expires": 3600.0}},

@@ -19,6 +19,10 @@ class SignInStart(serializers.Serializer):
     url = serializers.CharField(help_text="where the browser goes now")
 
 
+class SignedOut(serializers.Serializer):
+    url = serializers.CharField(allow_null=True, help_text="where the browser goes now, to sign out there")
+
+
 class SignInProvider(serializers.Serializer):
     id = serializers.CharField()
     name = serializers.CharField(help_text="what its button says")
@@ -84,6 +88,9 @@ class IdentityProviderItem(serializers.Serializer):
     callbackUrl = serializers.CharField(help_text="to be entered at the provider")
     metadataUrl = serializers.CharField(
         allow_null=True, help_text="what a SAML provider reads about this platform; null for other kinds"
+    )
+    logoutUrl = serializers.CharField(
+        allow_null=True, help_text="to be entered at the provider for back-channel logout; null where there is none"
     )
     linkCount = serializers.IntegerField(help_text="accounts that people sign in to by it")
 

@@ -7,7 +7,9 @@ export function createQueryClient(): QueryClient {
   const onError = (error: unknown) => {
     if (!isSignedOut(error)) return;
     const me = client.getQueryState(sessionKeys.me);
-    if (me?.status === "success") void client.resetQueries({ queryKey: sessionKeys.me });
+    if (me?.status !== "success") return;
+    client.setQueryData(sessionKeys.ended, true);
+    void client.resetQueries({ queryKey: sessionKeys.me });
   };
   const client = new QueryClient({
     queryCache: new QueryCache({ onError }),

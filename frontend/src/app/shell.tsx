@@ -3,7 +3,7 @@ import { LogOut, UserRound } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link, Navigate, Outlet, useLocation, useNavigate } from "react-router";
 import { isSignedOut } from "@/api/errors";
-import { meQuery, signOut } from "@/api/session";
+import { meQuery, sessionKeys, signOut } from "@/api/session";
 import type { Me } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
 import { LoadError, toastError } from "@/ui/errors";
@@ -20,9 +20,13 @@ import { LanguageSwitch, ThemeSwitch } from "./preferences";
 export function Shell() {
   const { t } = useTranslation();
   const { pathname, search, hash } = useLocation();
+  const client = useQueryClient();
   const me = useQuery(meQuery);
-  if (isSignedOut(me.error))
-    return <Navigate to={`/sign-in?next=${encodeURIComponent(pathname + search + hash)}`} replace />;
+  if (isSignedOut(me.error)) {
+    const next = encodeURIComponent(pathname + search + hash);
+    const ended = client.getQueryData(sessionKeys.ended) === true;
+    return <Navigate to={`/sign-in?next=${next}`} state={ended ? { ended } : null} replace />;
+  }
   if (me.isError) {
     return (
       <div className="mx-auto max-w-xl p-8">
@@ -88,7 +92,11 @@ function SignOut({ username }: { username: string }) {
   const navigate = useNavigate();
   const { mutate, isPending } = useMutation({
     mutationFn: signOut,
-    onSuccess: async () => {
+    onSuccess: async (address) => {
+      if (address) {
+        location.assign(address);
+        return;
+      }
       await navigate("/sign-in");
       client.clear();
     },

@@ -140,6 +140,8 @@ export const en: Translation = {
     codeHint: "From your authenticator app, or a recovery code.",
     submit: "Sign in",
     submitting: "Signing in…",
+    ended:
+      "Your session has ended: you were signed out here, at your identity provider, or by an administrator. Running tasks go on.",
     wrong: "The user name or password is incorrect.",
     locked: "Too many attempts. The account is temporarily locked; try again in a few minutes.",
     linkHint:
@@ -558,6 +560,7 @@ export const en: Translation = {
     scriptsGet: "Download {{target}}",
     notFound: "Task not found",
     notFoundHint: "It may have been deleted, or it is not in one of your projects.",
+    accessLost: "It was deleted, or you have lost your role in its project. Running tasks go on.",
   },
   logs: {
     rank: "Rank",
@@ -676,6 +679,7 @@ export const en: Translation = {
     },
     notFound: "Environment not found",
     notFoundHint: "It may have been removed, or it is not in your projects.",
+    accessLost: "It was removed, or you have lost your role in its project. Running tasks go on.",
     backToList: "Back to environments",
   },
   queue: {

@@ -131,6 +131,7 @@ export const zh = {
     codeHint: "来自你的验证器应用，或一个恢复码。",
     submit: "登录",
     submitting: "登录中…",
+    ended: "你的会话已结束：你在这里或在身份提供方退出了登录，或管理员结束了会话。运行中的任务会继续。",
     wrong: "用户名或密码不正确。",
     locked: "尝试次数过多，账号已暂时锁定。请几分钟后再试。",
     linkHint: "没有密码？在平台所在的机器上、代码目录里运行下面的命令，会得到一次性登录链接：",
@@ -535,6 +536,7 @@ export const zh = {
     scriptsGet: "下载 {{target}}",
     notFound: "没有这个任务",
     notFoundHint: "它可能已被删除，或者不在你的项目里。",
+    accessLost: "它已被删除，或者你不再拥有其所属项目中的角色。运行中的任务会继续。",
   },
   logs: {
     rank: "进程",
@@ -649,6 +651,7 @@ export const zh = {
     },
     notFound: "没有这个环境",
     notFoundHint: "它可能已被移除，或者不在你的项目里。",
+    accessLost: "它已被移除，或者你不再拥有其所属项目中的角色。运行中的任务会继续。",
     backToList: "回到开发环境",
   },
   queue: {

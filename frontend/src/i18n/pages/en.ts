@@ -386,6 +386,7 @@ export const en: PageTranslation = {
     idHint: "Lower-case letters, digits and hyphens. It is part of the callback address and never changes.",
     atProvider: "Enter this callback address at the provider:",
     callback: "Callback address",
+    logout: "Back-channel logout",
     recipe: {
       keycloak:
         "Clients, Create client: OpenID Connect, client authentication on, standard flow. The secret is under Credentials.",
@@ -1449,6 +1450,8 @@ export const en: PageTranslation = {
     refused: "The terminal was not opened: {{why}}",
     lost: "The connection was lost, and the shell ended with it. Reconnect to open a new shell.",
     lostBecause: "The connection was lost: {{why}}",
+    accessEnded:
+      "Your access has ended: you were signed out, or no longer have a role in this project that opens terminals. Running tasks go on.",
     notRunning: "You can open a terminal for a rank while the task is running.",
     beside: "On the node of rank {{rank}}, with its variables and in its working directory.",
   },

@@ -369,6 +369,7 @@ export const zh = {
     idHint: "小写字母、数字和连字符。它是回调地址的一部分，之后不能修改。",
     atProvider: "请在身份提供方处填写此回调地址：",
     callback: "回调地址",
+    logout: "后端通道注销地址",
     recipe: {
       keycloak:
         "在 Clients 中选择 Create client：类型 OpenID Connect，打开 Client authentication 和 Standard flow。密钥在 Credentials 页。",
@@ -1383,6 +1384,7 @@ export const zh = {
     refused: "没有打开：{{why}}",
     lost: "连接已断开，shell 也随之结束。重新连接会打开新的 shell。",
     lostBecause: "连接已断开：{{why}}",
+    accessEnded: "你的访问权限已结束：你已退出登录，或不再拥有此项目中可打开终端的角色。运行中的任务会继续。",
     notRunning: "任务运行时才能打开 rank 的终端。",
     beside: "在 rank {{rank}} 所在的节点上，用它的环境变量和工作目录。",
   },

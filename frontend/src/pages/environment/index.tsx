@@ -38,11 +38,11 @@ export function Component() {
   const { t } = useTranslation();
   const { id = "" } = useParams();
   const environment = useQuery(environmentQuery(id));
-  if (environment.data) return <EnvironmentPage key={id} environment={environment.data} />;
   if (environment.error instanceof ApiError && environment.error.status === 404) {
+    const hint = t(environment.data ? "environments.accessLost" : "environments.notFoundHint");
     return (
       <Page title={t("environments.notFound")}>
-        <EmptyState title={t("environments.notFound")} hint={t("environments.notFoundHint")}>
+        <EmptyState title={t("environments.notFound")} hint={hint}>
           <ButtonLink look="primary" to="/environments">
             {t("environments.backToList")}
           </ButtonLink>
@@ -50,6 +50,7 @@ export function Component() {
       </Page>
     );
   }
+  if (environment.data) return <EnvironmentPage key={id} environment={environment.data} />;
   return environment.isError ? (
     <LoadError error={environment.error} retry={() => void environment.refetch()} />
   ) : (

@@ -19,6 +19,7 @@ const company: IdentityProvider = {
   readonly: false,
   callbackUrl: "https://fermi.example.org/auth/oidc/company/login/callback/",
   metadataUrl: null,
+  logoutUrl: "https://fermi.example.org/auth/backchannel-logout/company",
   linkCount: 2,
 };
 

@@ -67,7 +67,7 @@ export function Component() {
 
 function Provider({ provider }: { provider: IdentityProvider }) {
   const { t } = useTranslation();
-  const { id, name, kind, clientId, enabled, readonly, callbackUrl, metadataUrl, linkCount, settings } = provider;
+  const { id, name, kind, clientId, enabled, readonly, callbackUrl, metadataUrl, logoutUrl, linkCount, settings } = provider;
   const values = settings as Record<string, unknown>;
   const text = (key: string) => (typeof values[key] === "string" ? values[key] : "");
   const required = getRequiredSetting(kind);
@@ -110,6 +110,14 @@ function Provider({ provider }: { provider: IdentityProvider }) {
             <dt className="text-muted">{t("identity.saml.platform")}</dt>
             <dd>
               <CallbackUrl url={metadataUrl} />
+            </dd>
+          </>
+        )}
+        {logoutUrl !== null && (
+          <>
+            <dt className="text-muted">{t("identity.logout")}</dt>
+            <dd>
+              <CallbackUrl url={logoutUrl} />
             </dd>
           </>
         )}

@@ -2,11 +2,19 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import type { TFunction } from "i18next";
 import { type SubmitEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { useNavigate, useSearchParams } from "react-router";
+import { useLocation, useNavigate, useSearchParams } from "react-router";
 import { ConnectionBanner } from "@/app/connection-banner";
 import { LanguageSwitch, ThemeSwitch } from "@/app/preferences";
 import { ApiError } from "@/api/errors";
-import { meQuery, pendingCodeQuery, signIn, signInProvidersQuery, signInQuery, startSignIn } from "@/api/session";
+import {
+  meQuery,
+  pendingCodeQuery,
+  sessionKeys,
+  signIn,
+  signInProvidersQuery,
+  signInQuery,
+  startSignIn,
+} from "@/api/session";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { CopyButton } from "@/ui/copy-button";
@@ -31,6 +39,7 @@ export function Component() {
   const client = useQueryClient();
   const navigate = useNavigate();
   const [params] = useSearchParams();
+  const ended = (useLocation().state as { ended?: boolean } | null)?.ended;
   const [passwordFits, setPasswordFits] = useState(false);
   const { data: providerFits = false } = useQuery(pendingCodeQuery);
   const wantsCode = passwordFits || providerFits;
@@ -41,6 +50,7 @@ export function Component() {
         setPasswordFits(true);
         return;
       }
+      client.removeQueries({ queryKey: sessionKeys.ended });
       await client.resetQueries({ queryKey: meQuery.queryKey });
       const next = getSafeNext(params.get("next"));
       if (next.startsWith(OPERATORS) || DOOR.test(next)) location.assign(next);
@@ -68,6 +78,11 @@ export function Component() {
           <h1 className="text-2xl font-semibold">Fermi</h1>
           <p className="text-sm text-muted">{t("signIn.lead")}</p>
         </div>
+        {ended && (
+          <Callout tone="warn" role="status">
+            {t("signIn.ended")}
+          </Callout>
+        )}
         <SignInProviders next={getSafeNext(params.get("next"))} error={params.get("error")} />
         {(local || wantsCode) && (
           <form onSubmit={submit} className="space-y-4 rounded-xl border bg-surface p-5 shadow-xs">

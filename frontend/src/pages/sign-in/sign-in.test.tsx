@@ -17,6 +17,26 @@ async function signIn(name = "ada") {
 const answer = (status: number, code: string) =>
   http.post(LOGIN, () => HttpResponse.json({ status, errors: [{ code, message: "?" }] }, { status }));
 
+test("whose session ends while the console is open reads so on the sign-in page, and nobody else does", async () => {
+  let ended = false;
+  platformHandlers.use(
+    http.get(apiUrl("/auth/me"), () =>
+      ended ? respondWithError(401, "NOT_AUTHENTICATED", "请先登录") : respondWith(me),
+    ),
+    http.get(apiUrl("/dev-environments"), () => {
+      ended = true;
+      return respondWithError(401, "NOT_AUTHENTICATED", "请先登录");
+    }),
+  );
+  renderAt("/environments");
+  await screen.findByText(/^你的会话已结束/);
+  await screen.findByRole("button", { name: "登录" });
+  cleanup();
+  renderAt("/environments");
+  await screen.findByRole("button", { name: "登录" });
+  expect(screen.queryByText(/^你的会话已结束/)).toBeNull();
+});
+
 test("somebody who is not signed in signs in, and lands where they meant to go", async () => {
   let signedIn = false;
   let sent: unknown;

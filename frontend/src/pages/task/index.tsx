@@ -57,13 +57,11 @@ export function Component() {
   useQuery(metricsQuery(id));
   const diagnosis = useQuery(diagnosisQuery(id, true));
   const waited = useDebounced(task.data !== undefined, MAX_DIAGNOSIS_WAIT_MS);
-  // The diagnosis is at the top, so the page waits for it, but not if it fails or is slow.
-  if (task.data && (waited || !diagnosis.isPending || diagnosis.failureCount > 0))
-    return <TaskPage key={id} task={task.data} />;
   if (task.error instanceof ApiError && task.error.status === 404) {
+    const hint = t(task.data ? "task.accessLost" : "task.notFoundHint");
     return (
       <Page title={t("task.notFound")}>
-        <EmptyState title={t("task.notFound")} hint={t("task.notFoundHint")}>
+        <EmptyState title={t("task.notFound")} hint={hint}>
           <ButtonLink look="primary" to="/training">
             {t("app.backToTasks")}
           </ButtonLink>
@@ -71,6 +69,9 @@ export function Component() {
       </Page>
     );
   }
+  // The diagnosis is at the top, so the page waits for it, but not if it fails or is slow.
+  if (task.data && (waited || !diagnosis.isPending || diagnosis.failureCount > 0))
+    return <TaskPage key={id} task={task.data} />;
   return task.isError ? <LoadError error={task.error} retry={() => void task.refetch()} /> : <Loading />;
 }
 

@@ -1,6 +1,7 @@
 import "@xterm/xterm/css/xterm.css";
 import { FitAddon } from "@xterm/addon-fit";
 import { type ITerminalOptions, type ITheme, Terminal as Xterm } from "@xterm/xterm";
+import { useQueryClient } from "@tanstack/react-query";
 import { Accessibility, ClipboardPaste, Copy, RotateCw } from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -22,6 +23,10 @@ interface TerminalProps {
 
 type State = "connecting" | "open" | ShellEnd;
 
+/** What the platform closes the connection with when its user has lost access. */
+const ACCESS_ENDED = "DOOR_CLOSED";
+const CODE = /^[A-Z_]+$/;
+
 /** How long until the terminal says what it is waiting for; a shell that prints nothing reports it by itself. */
 const SILENT_MS = 3_000;
 
@@ -35,6 +40,7 @@ export default function Terminal({ path, label }: TerminalProps) {
   const [state, setState] = useState<State>("connecting");
   const [waits, setWaits] = useState<"connection" | ShellStart>();
   const [round, setRound] = useState(0);
+  const client = useQueryClient();
   const [reader, setReader] = useLocalStorage("terminal.reader");
   useEffect(() => {
     if (!box.current) return;
@@ -75,6 +81,7 @@ export default function Terminal({ path, label }: TerminalProps) {
         onEnd: (ending) => {
           setState(ending);
           message();
+          if (isAccessEnded(ending)) void client.invalidateQueries(); // what else the page shows may be gone, too
         },
       },
     );
@@ -88,7 +95,7 @@ export default function Terminal({ path, label }: TerminalProps) {
       message();
       leave();
     };
-  }, [terminal, path, round]);
+  }, [terminal, path, round, client]);
   const again = () => {
     terminal?.write("\r\n");
     setState("connecting");
@@ -208,10 +215,13 @@ function describeStart(t: TFunction, { files, command }: ShellStart): string {
   return parts.join(t("terminal.between"));
 }
 
+const isAccessEnded = (ending: ShellEnd) => ending.kind === "lost" && ending.why === ACCESS_ENDED;
+
 function describeEnd(t: TFunction, ending: ShellEnd): string {
   if (ending.kind === "exited") return t("terminal.exited", { code: ending.code });
   if (ending.kind === "refused") return t("terminal.refused", { why: ending.why });
-  return ending.why ? t("terminal.lostBecause", { why: ending.why }) : t("terminal.lost");
+  if (isAccessEnded(ending)) return t("terminal.accessEnded");
+  return ending.why && !CODE.test(ending.why) ? t("terminal.lostBecause", { why: ending.why }) : t("terminal.lost");
 }
 
 const monospace = () => getComputedStyle(document.documentElement).getPropertyValue("--font-mono") || "monospace";
