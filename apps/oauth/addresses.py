@@ -10,7 +10,8 @@ AUTHORIZE_PATH, DEVICE_PATH = "/oauth/authorize", "/oauth/device"  # pages of th
 TOKEN_PATH, REVOKE_PATH, DEVICE_CODE_PATH = "/oauth/token", "/oauth/revoke", "/oauth/device/code"
 REGISTER_PATH = "/oauth/clients"
 RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource"
-RESOURCE_PATHS = ("", "/mcp")
+TOOLS_PATH = "/mcp"
+RESOURCE_PATHS = ("", TOOLS_PATH)
 """Paths that have a resource metadata document: the platform's address itself, and the one of agents' tools."""
 
 
@@ -28,7 +29,7 @@ def is_own_address(request: HttpRequest, address: str) -> bool:
         return False
 
 
-def make_challenge(request: HttpRequest, path: str = "/mcp") -> str:
+def make_challenge(request: HttpRequest, path: str = TOOLS_PATH) -> str:
     """Return the value of `WWW-Authenticate` for an answer 401 of the resource at `path`: clients find from it where to
     sign in (RFC 9728), and that a token which they sent is not valid (RFC 6750)."""
     where = f'Bearer realm="fermi", resource_metadata="{get_origin(request)}{RESOURCE_METADATA_PATH}{path}"'

@@ -88,7 +88,7 @@ def serve_resource_metadata(request: HttpRequest, path: str = "") -> HttpRespons
     """Return who gives tokens for the API, or for the tools at `/mcp` (RFC 9728)."""
     if path not in addresses.RESOURCE_PATHS:
         return tokens.refuse("not_found", "no such resource", 404)
-    return _make_document(addresses.describe_resource(request, path, clients.REQUESTABLE))
+    return _make_document(addresses.describe_resource(request, path, clients.list_resource_scopes(path)))
 
 
 def _make_document(data: dict[str, object]) -> HttpResponse:

@@ -19,6 +19,7 @@ from apps.common.clock import now
 from apps.common.row_bounds import MAX_ROWS
 from apps.oauth.models import Grant, GrantToken
 from apps.oauth.services.clients import CLI_CLIENT, REQUESTABLE
+from fermi.mcp.tools import TOOLS
 from tests.api.conftest import Api
 
 pytestmark = pytest.mark.database
@@ -508,6 +509,13 @@ def test_the_documents_name_the_endpoints() -> None:
     assert Client().get("/.well-known/oauth-protected-resource/other").status_code == 404
     missing = Client().get("/.well-known/openid-configuration")
     assert (missing.status_code, missing["Content-Type"]) == (404, "application/json")
+
+
+def test_the_tools_request_only_what_they_need() -> None:
+    """The official client of MCP requests all scopes that the resource's document names."""
+    scopes = Client().get("/.well-known/oauth-protected-resource/mcp").json()["scopes_supported"]
+    assert set(scopes) == {scope for tool in TOOLS.values() for scope in tool.scopes}
+    assert set(scopes) < set(REQUESTABLE)
 
 
 def test_a_token_is_for_this_platform_alone(browser: Browser, app_client: str) -> None:

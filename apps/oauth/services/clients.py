@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from apps.accounts import audit
 from apps.accounts.scopes import SCOPES
 from apps.common.clock import now
-from apps.oauth.addresses import GRANT_TYPES
+from apps.oauth.addresses import GRANT_TYPES, TOOLS_PATH
 from apps.oauth.models import Grant
 
 CLI_CLIENT = "fermi-cli"
@@ -29,6 +29,17 @@ MAX_CLIENTS = 2_000  # that registered themselves
 MAX_REDIRECTS, MAX_REDIRECT_LENGTH = 10, 500
 MAX_RESOURCES = 5
 UNUSED_AFTER = timedelta(days=1)
+
+
+def list_resource_scopes(path: str) -> list[str]:
+    """Return the scopes that the resource at `path` needs at most. Clients request all that its document names, so
+    that of `/mcp` names those of the tools alone."""
+    if path != TOOLS_PATH:
+        return REQUESTABLE
+    from fermi.mcp.tools import TOOLS
+
+    needed = {scope for tool in TOOLS.values() for scope in tool.scopes}
+    return [scope for scope in REQUESTABLE if scope in needed]
 
 
 def find_client(client_id: str) -> Client | None:

@@ -106,7 +106,8 @@ class _CallbackHandler(BaseHTTPRequestHandler):
             self.send_error(400)
             return
         self.server.params = params
-        body = f'<!doctype html><meta charset="utf-8"><title>Fermi</title><p>{_DONE}</p>'.encode()
+        no_icon = '<link rel="icon" href="data:,">'  # else the browser requests one when nothing listens any more
+        body = f'<!doctype html><meta charset="utf-8">{no_icon}<title>Fermi</title><p>{_DONE}</p>'.encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(body)))
