@@ -98,12 +98,25 @@ AttentionKind: TypeAlias = Literal[
 AttentionSubjectType: TypeAlias = Literal["task", "environment", "worker", "cluster", "project", "platform"]
 
 
+class AuditAction(TypedDict):
+    action: str
+    text: str
+
+
+class AuditActions(TypedDict):
+    items: list[AuditAction]
+
+
 class AuditEventItem(TypedDict):
     id: int
     at: str
     actor: str | None
     project: str | None
     action: str
+    actionText: str
+    """
+    what the action is called, in the language of the request
+    """
     target: str
     data: dict[str, Any]
     requestId: str
@@ -163,6 +176,23 @@ class AwayNode(TypedDict):
 
 
 AxisEnum: TypeAlias = Literal["step", "time", "relativeTime", "tokens", "samples", "gpuHours"]
+
+
+class Banner(TypedDict):
+    title: str
+    text: str
+    """
+    plain text with line ends
+    """
+    required: bool
+    """
+    people accept it in each session, or can do nothing
+    """
+    version: int
+
+
+class BannerAcceptRequest(TypedDict):
+    version: int
 
 
 BlankEnum: TypeAlias = Literal[""]
@@ -655,6 +685,64 @@ class EventUndoRefusal(TypedDict):
     hint: str
 
 
+class ExchangeIssuers(TypedDict):
+    issuers: list[str]
+    """
+    that the operator allows
+    """
+
+
+class ExchangeRuleItem(TypedDict):
+    id: str
+    serviceAccount: str
+    username: str
+    """
+    what a pipeline sends as `service_account`
+    """
+    name: str
+    issuer: str
+    audience: str
+    conditions: dict[str, str]
+    scopes: list[str]
+    minutes: int
+    enabled: bool
+    createdAt: str
+    createdBy: str | None
+    lastUsedAt: str | None
+
+
+class ExchangeRuleRequest(TypedDict):
+    name: str
+    issuer: str
+    """
+    `iss` of the ID tokens, exactly
+    """
+    audience: str
+    """
+    `aud` of the ID tokens: this platform's address
+    """
+    conditions: dict[str, str]
+    """
+    by claim: its value, or the beginning with `*` behind it; at most 10
+    """
+    scopes: list[str]
+    """
+    operations that the tokens may call, such as `tasks:write`
+    """
+    minutes: int
+    """
+    how long a token is valid
+    """
+    enabled: NotRequired[bool]
+    """
+    true by default
+    """
+    serviceAccount: str
+    """
+    its name; never changes
+    """
+
+
 class FailingNode(TypedDict):
     environmentId: str
     name: str
@@ -929,6 +1017,9 @@ class GrantItem(TypedDict):
     expiresAt: str
 
 
+GrantTypeEnum: TypeAlias = Literal["urn:ietf:params:oauth:grant-type:token-exchange"]
+
+
 GroupAction: TypeAlias = Literal["start", "stop", "restart", "edit", "delete"]
 
 
@@ -1030,7 +1121,18 @@ class HourlyPrice(TypedDict):
 
 
 IdentityProviderKind: TypeAlias = Literal[
-    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik"
+    "openid_connect",
+    "google",
+    "gitlab",
+    "microsoft",
+    "okta",
+    "keycloak",
+    "authentik",
+    "feishu",
+    "lark",
+    "dingtalk",
+    "wecom",
+    "saml",
 ]
 
 
@@ -1080,6 +1182,7 @@ IncidentKind: TypeAlias = Literal[
     "environment_wanted",
     "disk_full",
     "token_ends",
+    "audit_stream",
     "certificate_ends",
 ]
 
@@ -1360,6 +1463,9 @@ class ModelItem(TypedDict):
 class ModelSize(TypedDict):
     min: int
     max: int | None
+
+
+NameEnum: TypeAlias = Literal["syslog", "webhook"]
 
 
 class NamedText(TypedDict):
@@ -1859,6 +1965,34 @@ class PatchedEnvironmentTemplateChangeRequest(TypedDict):
     """
 
 
+class PatchedExchangeRuleChangeRequest(TypedDict):
+    name: NotRequired[str]
+    issuer: NotRequired[str]
+    """
+    `iss` of the ID tokens, exactly
+    """
+    audience: NotRequired[str]
+    """
+    `aud` of the ID tokens: this platform's address
+    """
+    conditions: NotRequired[dict[str, str]]
+    """
+    by claim: its value, or the beginning with `*` behind it; at most 10
+    """
+    scopes: NotRequired[list[str]]
+    """
+    operations that the tokens may call, such as `tasks:write`
+    """
+    minutes: NotRequired[int]
+    """
+    how long a token is valid
+    """
+    enabled: NotRequired[bool]
+    """
+    true by default
+    """
+
+
 class PatchedGroupChangeRequest(TypedDict):
     name: NotRequired[str]
     masterAddress: NotRequired[str]
@@ -1884,13 +2018,16 @@ class PatchedGroupChangeRequest(TypedDict):
 class PatchedIdentityProviderChangeRequest(TypedDict):
     name: NotRequired[str]
     clientId: NotRequired[str]
+    """
+    SAML has none
+    """
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: NotRequired[dict[str, Any]]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, …
     """
     enabled: NotRequired[bool]
     """
@@ -2490,6 +2627,9 @@ class RegisteredWorker(TypedDict):
     """
 
 
+RequestedTokenTypeEnum: TypeAlias = Literal["urn:ietf:params:oauth:token-type:access_token"]
+
+
 class ReservationCreateRequest(TypedDict):
     projectId: NotRequired[str | None]
     """
@@ -2549,6 +2689,11 @@ class RoleRuleEndingToken(TypedDict):
     username: str
 
 
+class RoleRuleGroup(TypedDict):
+    name: str
+    peopleCount: int
+
+
 class RoleRuleItem(TypedDict):
     id: str
     provider: str
@@ -2562,9 +2707,21 @@ class RoleRuleItem(TypedDict):
     """
     empty for administrators
     """
+    peopleCount: int
+    """
+    people whose last sign-in sent a group of the rule
+    """
+    createdAt: str
+    createdBy: str | None
+    updatedAt: str
+    updatedBy: str | None
 
 
 class RoleRulePreview(TypedDict):
+    fingerprint: str
+    """
+    for saving exactly this
+    """
     gaining: int
     """
     people with a new or a higher role
@@ -2589,6 +2746,15 @@ class RoleRulePreview(TypedDict):
     API tokens that end; the first 1 000
     """
     tokensTotal: int
+    knownTotal: int
+    """
+    people whose groups were read, as of their last sign-in
+    """
+    groups: list[RoleRuleGroup]
+    """
+    groups in the rule's claim, those of most people first; the first 200
+    """
+    groupsTotal: int
     unknownTotal: int
     """
     people whose groups are not known; they stay as they are
@@ -2622,6 +2788,35 @@ class RoleRuleRequest(TypedDict):
     rights over the whole platform; has no role
     """
     role: NotRequired[Role | BlankEnum]
+
+
+class RoleRuleSaveRequest(TypedDict):
+    provider: NotRequired[str]
+    """
+    id of an identity provider; empty: any
+    """
+    claim: NotRequired[str]
+    """
+    groups, realm_access.roles, …
+    """
+    pattern: str
+    """
+    a group, or its beginning with * behind it
+    """
+    projectId: NotRequired[str | None]
+    createProject: NotRequired[bool]
+    """
+    in a project of the group's name, which the rule makes
+    """
+    administrator: NotRequired[bool]
+    """
+    rights over the whole platform; has no role
+    """
+    role: NotRequired[Role | BlankEnum]
+    fingerprint: str
+    """
+    of the preview of this change; 409 where saving would now do another thing
+    """
 
 
 class RunBand(TypedDict):
@@ -3058,6 +3253,9 @@ class ScriptFact(TypedDict):
     sha256: str
 
 
+SecondFactorEnum: TypeAlias = Literal["nobody", "administrators", "everybody"]
+
+
 class SecretItem(TypedDict):
     name: str
     createdAt: str
@@ -3175,6 +3373,37 @@ class SignIn(TypedDict):
     """
 
 
+class SignInPolicyRequest(TypedDict):
+    passwordLength: int
+    """
+    characters that new passwords need
+    """
+    secondFactor: SecondFactorEnum
+    """
+    whose accounts with a password need one
+    """
+    tokensExempt: bool
+    """
+    tokens of people who lack a required second factor work on
+    """
+    sessionHours: int
+    """
+    after which a session ends; 0: two weeks unused
+    """
+    idleMinutes: int
+    """
+    without a request until it ends; 0: no limit
+    """
+    bannerTitleEn: str
+    bannerTitleZh: str
+    bannerTextEn: str
+    bannerTextZh: str
+    bannerRequired: bool
+    """
+    it is accepted in each session
+    """
+
+
 class SignInProvider(TypedDict):
     id: str
     name: str
@@ -3281,6 +3510,11 @@ class StoredProposal(TypedDict):
     """
     where it is read and decided
     """
+
+
+SubjectTokenTypeEnum: TypeAlias = Literal[
+    "urn:ietf:params:oauth:token-type:id_token", "urn:ietf:params:oauth:token-type:jwt"
+]
 
 
 class SummaryRequest(TypedDict):
@@ -3848,6 +4082,55 @@ class TokenCreated(TypedDict):
     """
 
 
+class TokenExchangeRequest(TypedDict):
+    """
+    The parameters of RFC 8693, section 2.1, and whose token it shall be.
+    """
+
+    grant_type: NotRequired[GrantTypeEnum]
+    """
+    of RFC 8693, which has no other
+    """
+    subject_token: str
+    """
+    the pipeline's ID token
+    """
+    subject_token_type: NotRequired[SubjectTokenTypeEnum]
+    requested_token_type: NotRequired[RequestedTokenTypeEnum]
+    service_account: str
+    """
+    its username, such as `ci@project-3f2a`
+    """
+    scope: NotRequired[str]
+    """
+    fewer scopes than the rule gives, separated by spaces
+    """
+
+
+class TokenExchanged(TypedDict):
+    """
+    The answer of RFC 8693, section 2.2.1.
+    """
+
+    access_token: str
+    """
+    the API token; shown this once
+    """
+    issued_token_type: str
+    token_type: str
+    """
+    Bearer
+    """
+    expires_in: int
+    """
+    seconds
+    """
+    scope: str
+    """
+    separated by spaces
+    """
+
+
 class TokenItem(TypedDict):
     id: str
     name: str
@@ -4190,6 +4473,11 @@ WayEnum: TypeAlias = Literal["inside", "beside"]
 
 
 WhatEnum: TypeAlias = Literal["opened", "over", "test"]
+
+
+class WithoutSecondFactor(TypedDict):
+    administrators: int
+    everybody: int
 
 
 class WorkerCause(TypedDict):
@@ -4566,6 +4854,32 @@ class AttentionSubject(TypedDict):
     type: AttentionSubjectType
     id: str
     name: str
+
+
+class AuditReceiverItem(TypedDict):
+    name: NameEnum
+    address: str
+    """
+    without user, password, path and query
+    """
+    position: int | None
+    """
+    id of the last event that it confirmed
+    """
+    eventsBehind: int
+    """
+    events that it has not confirmed; at most 10,000 are counted
+    """
+    firstUnsentAt: str | None
+    sentAt: str | None
+    failingSince: str | None
+    failures: int
+    problem: str
+    nextTryAt: str | None
+
+
+class AuditStream(TypedDict):
+    receivers: list[AuditReceiverItem]
 
 
 class BetweenZones(TypedDict):
@@ -5299,14 +5613,17 @@ class HostedItem(TypedDict):
 
 class IdentityProviderCreateRequest(TypedDict):
     name: str
-    clientId: str
+    clientId: NotRequired[str]
+    """
+    SAML has none
+    """
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: dict[str, Any]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, …
     """
     enabled: NotRequired[bool]
     """
@@ -5334,6 +5651,10 @@ class IdentityProviderItem(TypedDict):
     callbackUrl: str
     """
     to be entered at the provider
+    """
+    metadataUrl: str | None
+    """
+    what a SAML provider reads about this platform; null for other kinds
     """
     logoutUrl: str | None
     """
@@ -6374,6 +6695,28 @@ class ScheduleRunItem(TypedDict):
     why it was skipped or failed, or what it waits for
     """
     decidedAt: str
+
+
+class SignInPolicyItem(TypedDict):
+    passwordLength: int
+    secondFactor: SecondFactorEnum
+    tokensExempt: bool
+    sessionHours: int
+    idleMinutes: int
+    bannerTitleEn: str
+    bannerTitleZh: str
+    bannerTextEn: str
+    bannerTextZh: str
+    bannerRequired: bool
+    bannerVersion: int
+    readonly: list[str]
+    """
+    fields that the platform's environment sets
+    """
+    withoutSecondFactor: WithoutSecondFactor
+    """
+    active accounts with a password that have none
+    """
 
 
 class SignInProviders(TypedDict):

@@ -67,7 +67,8 @@ export function Component() {
 
 function Provider({ provider }: { provider: IdentityProvider }) {
   const { t } = useTranslation();
-  const { id, name, kind, clientId, enabled, readonly, callbackUrl, metadataUrl, logoutUrl, linkCount, settings } = provider;
+  const { id, name, kind, clientId, enabled, readonly, callbackUrl, metadataUrl, logoutUrl, linkCount, settings } =
+    provider;
   const values = settings as Record<string, unknown>;
   const text = (key: string) => (typeof values[key] === "string" ? values[key] : "");
   const required = getRequiredSetting(kind);
