@@ -54,7 +54,8 @@ class IdentityProviderChangeRequest(serializers.Serializer):
         max_length=2_000, required=False, allow_blank=True, help_text="never shown again; without one it stays"
     )
     settings = serializers.DictField(
-        child=serializers.JSONField(allow_null=True), help_text="docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, …"
+        child=serializers.JSONField(allow_null=True),
+        help_text="docs/sign-in.md and docs/sign-in-vendors.md list them: server_url, scopes, …",
     )
     enabled = serializers.BooleanField(required=False, help_text="whether people may sign in by it; true by default")
 
