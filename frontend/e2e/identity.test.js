@@ -11,17 +11,27 @@ const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const PYTHON = process.env.FERMI_PYTHON ?? join(ROOT, ".venv/bin/python");
 const SECRET = "a secret of more than thirty-two bytes"; // of tests/fakes/openid.py
 const PAGE = "/administration/sign-in";
-let page, fermi, provider, issuer, callback;
+let page, fermi, issuer, vendor, callback;
+const served = [];
+
+/** Starts a provider of tests/fakes, and returns its address. */
+function serve(name) {
+  const env = { ...process.env, PYTHONPATH: [ROOT, join(ROOT, "platform")].join(":") };
+  const child = spawn(PYTHON, ["-m", `tests.fakes.${name}`], { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit"] });
+  served.push(child);
+  return new Promise((resolve) => child.stdout.once("data", (text) => resolve(String(text).trim())));
+}
 
 const { journey } = defineSuite({
   prepare: async () => {
-    provider = spawn(PYTHON, ["-m", "tests.fakes.openid"], { cwd: ROOT, stdio: ["ignore", "pipe", "inherit"] });
-    issuer = await new Promise((resolve) => provider.stdout.once("data", (text) => resolve(String(text).trim())));
+    [issuer, vendor] = await Promise.all([serve("openid"), serve("vendors")]);
   },
   use: (given) => ({ page, fermi } = given),
-  allowed: /^request to http:\/\/127\.0\.0\.1:\d+\/authorize\?/, // the provider
+  allowed: /^request to http:\/\/127\.0\.0\.1:\d+\/(authorize|sign-in)\?/, // the providers
 });
-after(() => provider?.kill());
+after(() => {
+  for (const child of served) child.kill();
+});
 
 const button = (name) => page.getByRole("button", { name, exact: true });
 const dialog = () => page.getByRole("dialog");
@@ -113,3 +123,73 @@ journey("an identity provider, from being set up to being deleted", [
     await looksRight(page, "identity-english");
   }),
 ]);
+
+journey("a vendor's sign-in, whose organisation the test shows", [
+  step("the form wants the organisation, and nothing of OpenID Connect", async () => {
+    await page.goto(fermi.url + PAGE);
+    await button("添加身份提供方").click();
+    await field("身份提供方").selectOption("feishu");
+    await field("ID").fill("firm");
+    await dialog().getByText(`${fermi.url}/auth/vendors/firm/login/callback/`, { exact: true }).waitFor();
+    await looksRight(page, "identity-vendor-form");
+    await field("名称").fill("Firm");
+    await field("租户标识（tenant_key）").fill("unknown");
+    await field("客户端 ID").fill("client");
+    await field("客户端密钥").fill("the application's secret"); // of tests/fakes/vendors.py
+    await dialog().getByRole("button", { name: "保存", exact: true }).click();
+    await dialog().waitFor({ state: "detached" });
+    await setSettings({ tenant_key: "unknown" });
+  }),
+
+  step("the test shows the organisation that is to be entered", async () => {
+    const opened = page.context().waitForEvent("page");
+    await button("测试 Firm").click();
+    const shown = await opened;
+    await shown.getByText('"tenant": "firm"').first().waitFor();
+    await shown.getByRole("heading", { name: /所设组织的成员/ }).waitFor();
+    await shown.close();
+  }),
+
+  step("another organisation is refused on the sign-in page, the right one signs in", async () => {
+    const other = await page.context().browser().newContext({ locale: "zh-CN" });
+    try {
+      const theirs = await other.newPage();
+      await theirs.goto(`${fermi.url}/sign-in`);
+      await theirs.getByRole("button", { name: "使用 Firm 登录" }).click();
+      await theirs
+        .getByRole("alert")
+        .getByText(/所设组织的成员/)
+        .waitFor();
+      await setSettings({ tenant_key: "firm", fetch_groups: true });
+      await theirs.goto(`${fermi.url}/sign-in?next=%2Fsettings`);
+      await theirs.getByRole("button", { name: "使用 Firm 登录" }).click();
+      await theirs.waitForURL("**/settings");
+    } finally {
+      await other.close();
+    }
+  }),
+
+  step("in English: the form with the departments", async () => {
+    await page.reload();
+    await button("Switch to English").click();
+    await button("Edit Firm").click();
+    assert.ok(
+      await dialog()
+        .getByLabel(/Read departments and groups/)
+        .isChecked(),
+    );
+    await looksRight(page, "identity-vendor-english");
+    const headers = { Authorization: `Bearer ${fermi.token()}` };
+    await fetch(`${fermi.url}/api/v1/identity-providers/firm`, { method: "DELETE", headers });
+  }),
+]);
+
+/** Changes the vendor's settings, with the addresses of the one on loopback, which the form does not show. */
+async function setSettings(settings) {
+  const answer = await fetch(`${fermi.url}/api/v1/identity-providers/firm`, {
+    method: "PATCH",
+    headers: { Authorization: `Bearer ${fermi.token()}`, "Content-Type": "application/json" },
+    body: JSON.stringify({ settings: { ...settings, server_url: vendor, authorize_url: `${vendor}/sign-in` } }),
+  });
+  assert.equal(answer.status, 200, await answer.text());
+}

@@ -7,10 +7,12 @@ from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django.test import Client
+from django.utils.html import escape
 
 from apps.accounts.encryption import encrypt_value
 from apps.accounts.models import User
 from apps.common.clock import now
+from apps.common.texts import render_text
 from apps.identity.models import IdentityProvider
 from apps.identity.oidc import signed_token
 from tests.fakes.openid import OpenIdServer, serve_openid
@@ -326,6 +328,17 @@ def test_a_trial_shows_the_claims_and_changes_nothing(
     assert client.get("/api/v1/auth/me").json()["data"]["username"] == "root"
     assert User.objects.count() == 1
     assert not SocialAccount.objects.exists()
+
+
+def test_a_trial_names_the_groups_that_the_provider_left_out(
+    client: Client, server: OpenIdServer, provider: IdentityProvider
+) -> None:
+    client.force_login(User.objects.create_superuser("root"))
+    server.claims |= {"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": "https://x"}}}
+    url = client.post("/api/v1/identity-providers/sso/trial", {}, content_type="application/json").json()["data"]["url"]
+    page = client.get(f"/auth/oidc/sso/login/callback/?{urlencode(server.authorize(url))}").content.decode()
+    for text in render_text("IDENTITY_CLAIMS_LEFT_OUT", {"claims": "groups"}):
+        assert escape(text) in page
 
 
 def test_a_token_from_elsewhere_signs_nobody_in(

@@ -1,7 +1,8 @@
 """Feishu, DingTalk and WeCom on loopback, written after the pages that the modules of `apps.identity.vendors` name.
 
 They refuse what the real ones refuse, each in its own way: a code twice, a wrong secret, another redirect address, a
-verifier that does not fit, a token of another kind, a person whom the application may not see.
+verifier that does not fit, a token of another kind, a person whom the application may not see. `python -m
+tests.fakes.vendors` serves them for a browser's tests, at whose page `/sign-in` everybody is signed in at once.
 """
 
 import base64
@@ -15,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 Answer = tuple[int, Any]
 
@@ -175,6 +176,9 @@ def serve_vendors(pause: float = 0) -> Iterator[VendorServer]:
 
         def reply(self, body: dict[str, Any]) -> None:
             parts = urlsplit(self.path)
+            if parts.path == "/sign-in":
+                self.send_back(parse_qs(parts.query)["redirect_uri"][0])
+                return
             query = {key: values[0] for key, values in parse_qs(parts.query).items()}
             status, data = vendors.answer(parts.path, query, self.headers, body)
             content = json.dumps(data).encode() + b" " * vendors.filler
@@ -189,6 +193,12 @@ def serve_vendors(pause: float = 0) -> Iterator[VendorServer]:
             except OSError:
                 return  # the platform has read enough
 
+        def send_back(self, address: str) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"{address}?{urlencode(vendors.authorize(self.path))}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
         def log_message(self, *args: Any) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -199,3 +209,9 @@ def serve_vendors(pause: float = 0) -> Iterator[VendorServer]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+if __name__ == "__main__":
+    with serve_vendors() as served:
+        print(served.url, flush=True)
+        threading.Event().wait()

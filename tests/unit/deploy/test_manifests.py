@@ -26,6 +26,8 @@ EVERYTHING = {
     "traces": {"endpoint": "http://collector:4318"},
     "ingress": {"enabled": True, "className": "nginx", "tlsSecret": "tls", "annotations": {"a/b": "c"}},
     "publicUrl": "https://fermi.example.org",
+    "settings": {"FERMI_LOCAL_ACCOUNTS": 0, "FERMI_IDENTITY_PROVIDERS": '[{"id": "company"}]'},
+    "secretSettings": ["FERMI_OIDC_CLIENT_SECRET"],
     "training": {
         "namespaces": ["team-a", "team-b"],
         "environmentNamespaces": ["notebooks"],
@@ -254,13 +256,42 @@ def test_every_variable_that_is_set_is_read(root: Path) -> None:
     image = re.findall(r"(\w+)=", " ".join(re.findall(r"^ENV (.*(?:\\\n.*)*)", dockerfile(root), re.MULTILINE)))
     given = {*compose["services"]["web"]["environment"], *image}
     for values in VALUES.values():
-        for name, pod in pods(manifests(values)):
+        for name, pod in pods(manifests({**values, "settings": {}, "secretSettings": []})):
             if name in OWN:
                 given |= {variable["name"] for variable in pod["containers"][0]["env"]}
     python = {"PATH", "PYTHONPATH", "PYTHONUNBUFFERED", "HOME"}
     of_others = {"POD_IP", "POSTGRES_PASSWORD", "OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_HEADERS"}
     assert given - python - of_others <= known_settings(root)
     assert {"DATABASE_URL", "REDIS_URL", "FERMI_SECRET_KEY", "FERMI_ALLOWED_HOSTS", "FERMI_DATA"} <= given
+
+
+def test_every_process_gets_every_other_setting(root: Path) -> None:
+    secret = {"valueFrom": {"secretKeyRef": {"name": "fermi", "key": "FERMI_OIDC_CLIENT_SECRET"}}}
+    compose = yaml.safe_load((root / "docker-compose.yml").read_text())["services"]
+    for name, pod in pods(manifests(EVERYTHING)):
+        if name in OWN:
+            env = pod["containers"][0]["env"]
+            assert {"name": "FERMI_LOCAL_ACCOUNTS", "value": "0"} in env, name
+            assert {"name": "FERMI_IDENTITY_PROVIDERS", "value": '[{"id": "company"}]'} in env, name
+            assert {"name": "FERMI_OIDC_CLIENT_SECRET", **secret} in env, name
+            assert compose[name]["env_file"] == ["${FERMI_ENV_FILE:-deploy/docker/settings.env}"]
+    lines = (root / "deploy" / "docker" / "settings.env").read_text().splitlines()
+    assert all(line.startswith("#") for line in lines)
+
+
+def test_a_setting_with_a_value_of_its_own_is_refused_as_another() -> None:
+    rendered = {
+        variable["name"]
+        for values in (EVERYTHING, EXTERNAL, {"files": {"place": "s3://bucket"}, "trustedProxies": ["10.0.0.1"]})
+        for name, pod in pods(manifests({**values, "settings": {}, "secretSettings": []}))
+        if name in OWN
+        for variable in pod["containers"][0]["env"]
+    }
+    (listed,) = re.findall(r"\$own := list (.*) }}", (CHART / "templates" / "_helpers.tpl").read_text())
+    assert rendered <= set(listed.replace('"', "").split())
+    for values in ({"settings": {"FERMI_PUBLIC_URL": "x"}}, {"secretSettings": ["FERMI_PUBLIC_URL"]}):
+        with pytest.raises(subprocess.CalledProcessError):
+            manifests(values)
 
 
 def test_a_variable_follows_those_it_refers_to(objects: list[dict[str, Any]]) -> None:
@@ -366,7 +397,7 @@ def test_every_value_is_used() -> None:
     text = "".join(path.read_text() for path in (CHART / "templates").iterdir())
 
     def paths(value: Any, path: str) -> Iterator[str]:
-        if isinstance(value, dict) and value and path not in (".Values.ingress.annotations",):
+        if isinstance(value, dict) and value and path not in (".Values.ingress.annotations", ".Values.settings"):
             for name, inner in value.items():
                 yield from paths(inner, f"{path}.{name}")
         else:

@@ -107,4 +107,16 @@ env:
   - name: OTEL_EXPORTER_OTLP_HEADERS
     valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: OTEL_EXPORTER_OTLP_HEADERS, optional: true}}
   {{- end }}
+{{- $own := list "POD_IP" "DATABASE_URL" "REDIS_URL" "POSTGRES_PASSWORD" "FERMI_INTERNAL_ADDRESS" "FERMI_ALLOWED_HOSTS" "FERMI_SECRET_KEY" "FERMI_METRICS_TOKEN" "FERMI_METRICS_PORT" "FERMI_METRICS_BIND" "FERMI_METRICS_OPEN" "FERMI_DATA" "FERMI_DATA_ROOTS" "FERMI_MASTER_PORTS" "FERMI_PUBLIC_URL" "FERMI_TRUSTED_PROXIES" "FERMI_DOOR_HOST" "FERMI_FILES" "FERMI_FILES_ENDPOINT" "FERMI_FILES_KEY" "FERMI_FILES_SECRET" "FERMI_STAND_BY" "FERMI_LOG" "OTEL_EXPORTER_OTLP_ENDPOINT" "OTEL_SERVICE_NAME" "OTEL_EXPORTER_OTLP_HEADERS" }}
+  {{- range $name, $value := .Values.settings }}
+  {{- if has $name $own }}{{ fail (printf "settings: %s has a value of its own in values.yaml" $name) }}{{ end }}
+  {{- if has $name $.Values.secretSettings }}{{ fail (printf "settings: %s is in secretSettings, too" $name) }}{{ end }}
+  - name: {{ $name }}
+    value: {{ $value | toString | quote }}
+  {{- end }}
+  {{- range $name := .Values.secretSettings }}
+  {{- if has $name $own }}{{ fail (printf "secretSettings: %s has a value of its own in values.yaml" $name) }}{{ end }}
+  - name: {{ $name }}
+    {{- include "fermi.secret" (list $.Values.secretName $name) | nindent 4 }}
+  {{- end }}
 {{- end }}
