@@ -26,7 +26,8 @@ type NavLabel =
   | "app.models"
   | "app.usage"
   | "app.people"
-  | "app.identityProviders";
+  | "app.identityProviders"
+  | "app.policies";
 
 /** Pages in the navigation, in its order. */
 export const NAV_PAGES: readonly NavPage[] = [
@@ -53,6 +54,7 @@ export const NAV_PAGES: readonly NavPage[] = [
     group: "administration",
     administrator: true,
   },
+  { to: "/administration/policies", label: "app.policies", key: "", group: "administration", administrator: true },
 ];
 
 /** Pages inside others, and pages behind the user's name. */

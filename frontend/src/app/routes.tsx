@@ -12,6 +12,7 @@ export const routes: RouteObject[] = [
     HydrateFallback: Skeleton,
     children: [
       { path: "/sign-in", lazy: () => import("@/pages/sign-in") },
+      { path: "/sign-in/steps", lazy: () => withPageTexts(import("@/pages/sign-in-steps")) },
       {
         Component: Shell,
         children: [
@@ -71,6 +72,7 @@ export const routes: RouteObject[] = [
               { path: "/oauth/authorize", lazy: () => withPageTexts(import("@/pages/oauth")) },
               { path: "/oauth/device", lazy: () => withPageTexts(import("@/pages/oauth/device-page")) },
               { path: "/administration/sign-in", lazy: () => withPageTexts(import("@/pages/identity")) },
+              { path: "/administration/policies", lazy: () => withPageTexts(import("@/pages/policies")) },
               { path: "/operators-only", Component: OperatorsOnlyPage },
               { path: "*", Component: NotFoundPage },
             ],

@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { LogOut, UserRound } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link, Navigate, Outlet, useLocation, useNavigate } from "react-router";
-import { isSignedOut } from "@/api/errors";
+import { isSignedOut, needsSignInStep } from "@/api/errors";
 import { meQuery, signOut } from "@/api/session";
 import type { Me } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
@@ -23,6 +23,8 @@ export function Shell() {
   const me = useQuery(meQuery);
   if (isSignedOut(me.error))
     return <Navigate to={`/sign-in?next=${encodeURIComponent(pathname + search + hash)}`} replace />;
+  if (needsSignInStep(me.error))
+    return <Navigate to={`/sign-in/steps?next=${encodeURIComponent(pathname + search + hash)}`} replace />;
   if (me.isError) {
     return (
       <div className="mx-auto max-w-xl p-8">

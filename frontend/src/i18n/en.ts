@@ -7,6 +7,7 @@ export const en: Translation = {
     environmentTemplates: "Environment templates",
     noticeSettings: "Notices",
     identityProviders: "Sign-in by providers",
+    policies: "Sign-in rules",
     save: "Save",
     name: "Fermi",
     skip: "Skip to content",

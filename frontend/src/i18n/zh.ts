@@ -5,6 +5,7 @@ export const zh = {
     environmentTemplates: "环境模板",
     noticeSettings: "通知设置",
     identityProviders: "身份提供方登录",
+    policies: "登录规则",
     save: "保存",
     name: "Fermi",
     skip: "跳到正文",
