@@ -42,8 +42,8 @@ export function SecondFactorSetup({ onDone }: { onDone: () => void }) {
       <PasswordAgain
         onDone={() => {
           setAsks(false);
-          activate.reset();
           if (!start.data) void start.refetch();
+          else if (activate.variables) activate.mutate(activate.variables); // the code that the user has entered
         }}
       />
     );
