@@ -97,7 +97,7 @@ function PolicyForm({ policy }: { policy: SignInPolicy }) {
             {...wiring}
             rows={4}
             maxLength={10_000}
-            className="control"
+            className="control h-auto py-2"
             value={values[name]}
             onChange={({ target }) => change({ [name]: target.value })}
           />

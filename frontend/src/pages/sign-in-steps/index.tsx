@@ -47,9 +47,8 @@ export function Component() {
         {code === "SECOND_FACTOR_REQUIRED" && (
           <>
             <h1 className="text-center text-2xl font-semibold">{t("secondFactor.title")}</h1>
-            <div className="space-y-4 rounded-xl border bg-surface p-5 shadow-xs">
-              <p className="text-sm">{t("secondFactor.required")}</p>
-              <SecondFactorSetup onDone={() => void again()} />
+            <div className="rounded-xl border bg-surface p-5 shadow-xs">
+              <SecondFactorSetup lead={t("secondFactor.required")} onDone={() => void again()} />
             </div>
           </>
         )}

@@ -16,8 +16,8 @@ import { CopyButton } from "@/ui/copy-button";
 import { describeError, LoadError, Loading } from "@/ui/errors";
 import { Field } from "@/ui/field";
 
-/** Sets a second factor up: its key as a picture, a code as proof, then the recovery codes. */
-export function SecondFactorSetup({ onDone }: { onDone: () => void }) {
+/** Sets a second factor up: its key as a picture, a code as proof, then the recovery codes. `lead`: why, shown first. */
+export function SecondFactorSetup({ lead, onDone }: { lead?: string; onDone: () => void }) {
   const { t } = useTranslation();
   const [asks, setAsks] = useState(false);
   const start = useQuery({
@@ -66,6 +66,7 @@ export function SecondFactorSetup({ onDone }: { onDone: () => void }) {
   };
   return (
     <form onSubmit={submit} className="space-y-4">
+      {lead && <p className="text-sm">{lead}</p>}
       <p className="text-sm text-muted">{t("secondFactor.scan")}</p>
       <img
         src={getPictureUrl(start.data)}
