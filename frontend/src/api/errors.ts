@@ -29,6 +29,13 @@ export function isSignedOut(error: unknown): boolean {
   return error instanceof ApiError && error.status === 401;
 }
 
+const SIGN_IN_STEPS = new Set(["BANNER_NOT_ACCEPTED", "SECOND_FACTOR_REQUIRED"]);
+
+/** Returns whether the session may do nothing before its user accepts a notice or sets a second factor up. */
+export function needsSignInStep(error: unknown): boolean {
+  return error instanceof ApiError && SIGN_IN_STEPS.has(error.code);
+}
+
 /** Returns whether to repeat a request: not after a refusal, but after a failed connection. */
 export function isRetryable(failures: number, error: unknown): boolean {
   return failures < 2 && !(error instanceof ApiError && error.status < 500);

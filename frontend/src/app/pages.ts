@@ -29,7 +29,8 @@ type NavLabel =
   | "app.people"
   | "app.identityProviders"
   | "app.roleRules"
-  | "app.audit";
+  | "app.audit"
+  | "app.policies";
 
 /** Pages in the navigation, in its order. */
 export const NAV_PAGES: readonly NavPage[] = [
@@ -59,6 +60,7 @@ export const NAV_PAGES: readonly NavPage[] = [
   },
   { to: "/administration/roles", label: "app.roleRules", key: "", group: "administration", administrator: true },
   { to: "/audit", label: "app.audit", key: "", group: "administration", administrator: true },
+  { to: "/administration/policies", label: "app.policies", key: "", group: "administration", administrator: true },
 ];
 
 /** Pages inside others, and pages behind the user's name. */

@@ -1,11 +1,12 @@
 import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
-import { isSignedOut, isRetryable } from "@/api/errors";
+import { isSignedOut, isRetryable, needsSignInStep } from "@/api/errors";
 import { sessionKeys } from "@/api/session";
 
-/** Creates the query cache. The first 401 refreshes the session, which leads to the sign-in page. */
+/** Creates the query cache. The first 401 refreshes the session, which leads to the sign-in page; so
+ * does what is to be done before anything else. */
 export function createQueryClient(): QueryClient {
   const onError = (error: unknown) => {
-    if (!isSignedOut(error)) return;
+    if (!isSignedOut(error) && !needsSignInStep(error)) return;
     const me = client.getQueryState(sessionKeys.me);
     if (me?.status !== "success") return;
     client.setQueryData(sessionKeys.ended, true);

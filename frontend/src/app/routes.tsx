@@ -12,6 +12,7 @@ export const routes: RouteObject[] = [
     HydrateFallback: Skeleton,
     children: [
       { path: "/sign-in", lazy: () => import("@/pages/sign-in") },
+      { path: "/sign-in/steps", lazy: () => withPageTexts(import("@/pages/sign-in-steps")) },
       {
         Component: Shell,
         children: [
@@ -77,6 +78,7 @@ export const routes: RouteObject[] = [
               { path: "/administration/sign-in", lazy: () => withPageTexts(import("@/pages/identity")) },
               { path: "/administration/roles", lazy: () => withPageTexts(import("@/pages/role-rules")) },
               { path: "/audit", lazy: () => withPageTexts(import("@/pages/audit")) },
+              { path: "/administration/policies", lazy: () => withPageTexts(import("@/pages/policies")) },
               { path: "/operators-only", Component: OperatorsOnlyPage },
               { path: "*", Component: NotFoundPage },
             ],

@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { LogOut, UserRound } from "lucide-react";
 import { useTranslation } from "react-i18next";
 import { Link, Navigate, Outlet, useLocation, useNavigate } from "react-router";
-import { isSignedOut } from "@/api/errors";
+import { isSignedOut, needsSignInStep } from "@/api/errors";
 import { meQuery, sessionKeys, signOut } from "@/api/session";
 import type { Me } from "@/api/types";
 import { Button, ButtonLink } from "@/ui/button";
@@ -22,11 +22,12 @@ export function Shell() {
   const { pathname, search, hash } = useLocation();
   const client = useQueryClient();
   const me = useQuery(meQuery);
+  const next = encodeURIComponent(pathname + search + hash);
   if (isSignedOut(me.error)) {
-    const next = encodeURIComponent(pathname + search + hash);
     const ended = client.getQueryData(sessionKeys.ended) === true;
     return <Navigate to={`/sign-in?next=${next}`} state={ended ? { ended } : null} replace />;
   }
+  if (needsSignInStep(me.error)) return <Navigate to={`/sign-in/steps?next=${next}`} replace />;
   if (me.isError) {
     return (
       <div className="mx-auto max-w-xl p-8">

@@ -9,6 +9,7 @@ export const en: Translation = {
     identityProviders: "Sign-in by providers",
     roleRules: "Roles by group",
     audit: "Audit trail",
+    policies: "Sign-in rules",
     save: "Save",
     name: "Fermi",
     skip: "Skip to content",

@@ -7,6 +7,7 @@ export const zh = {
     identityProviders: "身份提供方登录",
     roleRules: "按组授予角色",
     audit: "审计记录",
+    policies: "登录规则",
     save: "保存",
     name: "Fermi",
     skip: "跳到正文",

@@ -61,6 +61,10 @@ export const platformHandlers = setupServer(
   http.get(apiUrl("/auth/sign-in"), () => respondWith({ embedded: false })),
   http.get("http://fermi.test/_allauth/browser/v1/auth/session", () => HttpResponse.json({}, { status: 401 })),
   http.get(apiUrl("/auth/providers"), () => respondWith({ localAccounts: true, providers: [], refusal: null })),
+  http.get(apiUrl("/auth/banner"), () => respondWith(null)),
+  http.get("http://fermi.test/_allauth/browser/v1/account/authenticators", () =>
+    HttpResponse.json({ status: 200, data: [] }),
+  ),
   http.get(apiUrl("/notices"), () => respondWith({ fit: true, findings: [] })),
   http.get(apiUrl("/notice-kinds"), () => respondWith({ items: noticeKinds })),
   http.get(apiUrl("/inbox"), () => respondWith({ items: [], unread: 0, total: 0, page: 1, pageSize: 10 })),

@@ -10,8 +10,19 @@ from fermi.client.transport import API_PREFIX, unwrap_envelope
 SIGN_IN_PATH = "/_allauth/browser/v1/auth"
 
 
-def issue_token(url: str, username: str, password: str, name: str, lang: str = "") -> str:
+def read_banner(url: str, lang: str = "") -> Any:
+    """Return the notice that people read before they sign in: `title`, `text`, `required` and `version`; None without
+    one, and where the platform has none yet. Raise UnreachableError."""
+    try:
+        response = httpx.get(f"{url}{API_PREFIX}/auth/banner", headers={"Accept-Language": lang} if lang else {})
+    except httpx.HTTPError as error:
+        raise UnreachableError(f"{url} does not answer: {error}", code="UNREACHABLE") from error
+    return None if response.status_code == 404 else unwrap_envelope(response)
+
+
+def issue_token(url: str, username: str, password: str, name: str, lang: str = "", accepted_banner: int = 0) -> str:
     """Sign in as the console does, create an API token called `name`, end the session and return the token.
+    `accepted_banner`: version of the notice that the person accepts; 0: none.
 
     Raise NotAuthenticatedError for a wrong password, InvalidRequestError where a second factor is needed (which only
     the console supports), UnreachableError where the platform does not answer.
@@ -22,6 +33,10 @@ def issue_token(url: str, username: str, password: str, name: str, lang: str = "
             credentials = {"username": username, "password": password}
             _check_sign_in(http.post(f"{SIGN_IN_PATH}/login", json=credentials, headers=_make_csrf_headers(http, url)))
             try:
+                if accepted_banner:
+                    accepted = {"version": accepted_banner}
+                    path = f"{API_PREFIX}/auth/banner/accept"
+                    unwrap_envelope(http.post(path, json=accepted, headers=_make_csrf_headers(http, url)))
                 made = unwrap_envelope(
                     http.post(f"{API_PREFIX}/tokens", json={"name": name}, headers=_make_csrf_headers(http, url))
                 )

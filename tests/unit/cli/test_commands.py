@@ -20,6 +20,7 @@ from fermi.cli.follow import TaskProgress
 from fermi.cli.main import run_command
 from fermi.cli.registry import COMMANDS
 from fermi.client import config, logs
+from fermi.client.login import issue_token
 from tests.clean_environment import as_in_a_terminal
 from tests.fakes.api import DROP, FakeApi, Reply, Request, data, event, page, refused, stream
 from tests.unit.cli.api_responses import CREATED, brief, dataset, environment, model, task, version
@@ -777,6 +778,42 @@ def test_a_password_becomes_a_token(api: FakeApi, command: Command, monkeypatch:
     assert login.body == {"username": "admin", "password": "correct horse"}
     assert login.headers["X-CSRFToken"] == "c5rf"
     assert len(api.list_requests("DELETE", f"{SIGN_IN}/session")) == 1
+
+
+BANNER = {"title": "Authorised use only", "text": "All is recorded.", "required": False, "version": 3}
+
+
+def test_the_notice_of_a_platform_is_shown_before_the_password(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
+    login_answers(api, Reply({"status": 200}))
+    api.on("GET", "/auth/banner", data(BANNER))
+    api.on("POST", "/tokens", data({"id": "1", "token": "made"}, 201))
+    api.on("GET", "/auth/me", data(ME))
+    done = command("login", "--username", "admin")
+    assert done.code == 0
+    assert "Authorised use only" in done.err
+    assert "All is recorded." in done.err
+
+
+def test_a_notice_that_must_be_accepted_is_not_accepted_by_a_script(
+    api: FakeApi, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
+    login_answers(api, Reply({"status": 200}))
+    api.on("GET", "/auth/banner", data({**BANNER, "required": True}))
+    assert command("login", "--username", "admin").code == 2
+    assert api.list_requests("POST", f"{SIGN_IN}/login") == []
+
+
+def test_an_accepted_notice_is_sent_before_the_token_is_made(api: FakeApi) -> None:
+    login_answers(api, Reply({"status": 200}))
+    api.on("POST", "/auth/banner/accept", data(None))
+    api.on("POST", "/tokens", data({"id": "1", "token": "made"}, 201))
+    assert issue_token(api.url, "admin", "correct horse", "here", accepted_banner=3) == "made"
+    [accept] = api.list_requests("POST", "/auth/banner/accept")
+    assert accept.body == {"version": 3}
 
 
 @pytest.mark.parametrize(

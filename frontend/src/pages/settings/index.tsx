@@ -13,6 +13,7 @@ import { Page } from "@/ui/page";
 import { DefinitionList } from "@/ui/table";
 import { BrowserSessions } from "./browser-sessions";
 import { Projects } from "./projects";
+import { SecondFactor } from "./second-factor";
 import { Tokens } from "./tokens";
 
 export function Component() {
@@ -26,6 +27,7 @@ export function Component() {
         <div className="min-w-0 space-y-4">
           <Tokens me={me} />
           <BrowserSessions />
+          <SecondFactor />
           <Projects me={me} />
         </div>
       </div>

@@ -21,6 +21,7 @@ import { CopyButton } from "@/ui/copy-button";
 import { describeError } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { Logo } from "@/ui/logo";
+import { Banner } from "./banner";
 
 const WRONG = new Set(["username_password_mismatch", "email_password_mismatch", "invalid_login"]);
 
@@ -83,6 +84,7 @@ export function Component() {
             {t("signIn.ended")}
           </Callout>
         )}
+        <Banner />
         <SignInProviders next={getSafeNext(params.get("next"))} error={params.get("error")} />
         {(local || wantsCode) && (
           <form onSubmit={submit} className="space-y-4 rounded-xl border bg-surface p-5 shadow-xs">

@@ -41,14 +41,23 @@ def login(session: Session, address: str | None, token: str | None, username: st
 def _sign_in_with_password(url: str, username: str) -> str:
     import platform
 
-    from fermi.client.login import issue_token
+    from fermi.client.login import issue_token, read_banner
 
+    banner = read_banner(url, texts.get_language())
+    accepted = 0
+    if banner:
+        output.print_message(f"{banner['title']}\n\n{banner['text']}\n")
+        if banner["required"]:
+            accepted = banner["version"]
+            if not sys.stdin.isatty():
+                raise click.UsageError(_("BANNER_NEEDS_TERMINAL"))
+            click.confirm(_("ACCEPT_BANNER"), abort=True, err=True)
     if sys.stdin.isatty():
         password = click.prompt(_("PASSWORD"), hide_input=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\n")
     name = f"fermi login, {platform.node()}"[:100]
-    return issue_token(url, username, password, name, texts.get_language())
+    return issue_token(url, username, password, name, texts.get_language(), accepted)
 
 
 def _sign_in_in_browser(url: str) -> str:
