@@ -58,6 +58,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent-tokens/own": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the purse of the token of this request, and what is left; null without one. */
+        get: operations["getOwnPurse"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/all-tokens": {
         parameters: {
             query?: never;
@@ -6775,11 +6792,24 @@ export interface components {
             /** @description two letters, such as zh or en */
             language: string;
             projects: components["schemas"]["ProjectItem"][];
+            /** @description the token of this request; null: signed in without one */
+            token: components["schemas"]["MeToken"] | null;
         };
         MeEnvelope: {
             data: components["schemas"]["Me"];
             code: number;
             message: string;
+        };
+        MeToken: {
+            /** @description as in the audit trail */
+            id: string;
+            name: string;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all of its user */
+            projects: string[] | null;
+            /** @description null: all of its projects */
+            tasks: string[] | null;
         };
         MediaItem: {
             attempt: number;
@@ -7237,6 +7267,11 @@ export interface components {
         OpenFinding: {
             code: string;
             level: components["schemas"]["DiagnosisLevel"];
+            message: string;
+        };
+        OptionalAgentTokenEnvelope: {
+            data: components["schemas"]["AgentToken"] | null;
+            code: number;
             message: string;
         };
         OptionalEnvironmentDetailEnvelope: {
@@ -12085,6 +12120,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AgentEventPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getOwnPurse: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OptionalAgentTokenEnvelope"];
                 };
             };
             default: {
