@@ -6,6 +6,7 @@ from django.db.models import F, QuerySet, Value
 
 from apps.accounts import access
 from apps.accounts.models import Membership, Project, Role, SavedView, User
+from apps.accounts.scopes import TokenRights
 
 TOKEN_ID_LENGTH = 16  # hexadecimal digits of the hash: names a token without telling it
 
@@ -17,6 +18,17 @@ def serialize_user(user: User, language: str) -> dict[str, Any]:
         "isAdministrator": user.is_superuser,
         "language": language,
         "projects": list(list_projects(user).order_by("name")),
+        "token": serialize_rights(user.token_rights) if user.token_rights else None,
+    }
+
+
+def serialize_rights(rights: TokenRights) -> dict[str, Any]:
+    """Return what a token may be used for. None: not narrowed."""
+    limits = {"scopes": rights.scopes, "projects": rights.projects, "tasks": rights.tasks}
+    return {
+        "id": rights.token,
+        "name": rights.name,
+        **{name: None if found is None else sorted(found) for name, found in limits.items()},
     }
 
 

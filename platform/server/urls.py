@@ -8,7 +8,7 @@ from apps.accounts.views import sign_in_by_link
 from apps.common.api import UnknownPathView
 from apps.policies.views import serve_second_factor_picture
 from apps.proxy.views import open_environment
-from server import views
+from server import documents, views
 
 api: list[URLPattern | URLResolver] = [
     path("", include("apps.training.api.urls")),  # the most asked for comes first
@@ -61,6 +61,8 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("client.whl", views.serve_client_wheel),
     path("client/<str:name>", views.serve_client_wheel),
+    path("llms.txt", documents.serve_index),
+    path("docs/<path:name>", documents.serve_page),
     path("healthz", views.healthz),
     path("readyz", views.readyz),
     path("metrics", views.MetricsView.as_view()),

@@ -24,6 +24,7 @@ from apps.training.models import Event, Task
 from apps.training.states import TaskState
 from fermi.jobs.credentials import MASK
 from tests.api.conftest import Answer, Api
+from tests.api.test_mlflow_runs import Mlflow
 from tests.api.test_tasks_create import changed
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
@@ -395,3 +396,25 @@ def test_of_two_tasks_at_once_only_one_fits_the_last_hour(colleague: Api) -> Non
         answers = list(pool.map(send, range(4)))
     assert sorted(answer.status for answer in answers) == [201, 403, 403, 403]
     assert (Task.objects.count(), Proposal.objects.count()) == (1, 3)
+
+
+def test_a_token_reads_its_own_name_rights_and_purse(colleague: Api) -> None:
+    agent, key = make_agent(colleague, gpuHours=1, scopes=["tasks:write"])
+    token = agent.get("/auth/me").data["token"]
+    assert token == {"id": key, "name": "helper", "scopes": ["tasks:write"], "projects": [PROJECT], "tasks": None}
+    assert agent.get("/agent-tokens/own").data["left"] == {"gpuHours": 1.0, "money": None}
+    assert agent.get("/agent-tokens").error == "SCOPE_MISSING"
+    assert colleague.get("/agent-tokens/own").data is None
+
+
+def test_a_token_with_a_purse_writes_no_runs_to_mlflow_and_sending_runs_to_trackers_spends_nothing(
+    colleague: Api,
+) -> None:
+    agent, key = make_agent(colleague, gpuHours=1, scopes=["tasks:write", "tracking:write", "runs:write"])
+    task = agent.post("/training-tasks", HALF_HOUR).data["taskId"]
+    Purse.objects.update(gpu_hours=0)
+    made = Mlflow(agent.token).refuse("POST", "mlflow/runs/create", {"experiment_id": "0", "run_name": "own"})
+    assert made == (403, "PERMISSION_DENIED"), "only ranks write runs"
+    assert agent.post(f"/training-tasks/{task}/tracker-runs/sync", {}).error not in ("PURSE_EXCEEDED", "PURSE_REFUSED")
+    assert not Proposal.objects.exists()
+    assert colleague.get(f"/agent-tokens/{key}").data["unfinishedTasks"] == 1

@@ -132,12 +132,47 @@ def test_the_diagnosis_gives_next_calls_of_its_allowed_actions_only():
 
 def test_a_refused_call_is_an_error_with_code_hint_and_proposal():
     problem = ApiProblemError.from_envelope(
-        403, {"error": "PURSE_EXCEEDED", "message": "m", "requestId": "r", "proposal": {"id": "proposal-1"},
+        403, {"error": "PURSE_EXCEEDED", "message": "m", "requestId": "r",
+              "proposal": {"id": "proposal-1", "address": "/a/1"},
               "errors": [{"field": "", "error": "PURSE_EXCEEDED", "message": "12 GPU-hours", "hint": "Wait."}]}
     )  # fmt: skip
     error = refuse(FakeApi({"POST /training-tasks": problem}), "submit_task", name="a", environments=["env-001"])
     assert (error["status"], error["code"], error["proposal"]) == (403, "PURSE_EXCEEDED", "proposal-1")
     assert error["problems"][0]["says"]["text"] == "12 GPU-hours → Wait."
+    assert error["decidedAt"] == "/a/1"
+    assert [one["tool"] for one in error["next"]] == ["get_proposal"]
+
+
+def make_proposal(**changes: Any) -> dict[str, Any]:
+    return {"id": "proposal-1", "state": "open", "operation": "createTask", "expiresAt": "2026-12-06T00:00:00Z",
+            "note": "", "status": None, "result": None, **changes}  # fmt: skip
+
+
+def test_an_approved_proposal_leads_to_its_task_and_a_note_stays_data():
+    result = {"code": 201, "data": {"taskId": TASK}}
+    found = make_proposal(state="approved", status=201, result=result, note=COMMAND)
+    answer = call(FakeApi({"GET /proposals/proposal-1": found}), "get_proposal", proposal_id="proposal-1")
+    assert (answer["state"], answer["taskId"]) == ("approved", TASK)
+    assert answer["next"][0]["arguments"] == {"task_id": TASK}
+    assert not any("IGNORE" in text for text in list_strings_outside_blocks(answer))
+
+
+def test_an_open_proposal_is_waited_for():
+    answers = iter([make_proposal(), make_proposal(state="declined", note="too long")])
+    api = FakeApi({"GET /proposals/proposal-1": lambda _query, _body: next(answers)})
+    answer = call(api, "get_proposal", proposal_id="proposal-1", wait_seconds=1)
+    assert (answer["state"], answer["note"]["text"], answer["next"]) == ("declined", "too long", [])
+
+
+def test_the_account_has_the_purse_with_what_is_left():
+    purse = {"purse": {"gpuHours": 1.0, "money": None, "preemptibleOnly": False, "maxRunning": 2, "environments": None},
+             "spent": {"gpuHours": 0.25, "money": 0.0}, "reserved": {"gpuHours": 0.5, "money": 0.0},
+             "left": {"gpuHours": 0.25, "money": None}, "currency": "CNY", "unfinishedTasks": 1,
+             "openProposals": 0}  # fmt: skip
+    me = {"username": "ada", "isAdministrator": False, "projects": [], "token": {"scopes": ["tasks:read"]}}
+    answer = call(FakeApi({"GET /auth/me": me, "GET /agent-tokens/own": purse}), "get_account")
+    assert answer["purse"] == {"gpuHours": 1.0, "gpuHoursSpent": 0.25, "gpuHoursReserved": 0.5, "gpuHoursLeft": 0.25,
+                               "maxRunning": 2, "unfinishedTasks": 1, "openProposals": 0}  # fmt: skip
 
 
 def test_each_submission_has_an_idempotency_key_of_its_own():

@@ -20,12 +20,21 @@ class SignIn(serializers.Serializer):
     )
 
 
+class MeToken(serializers.Serializer):
+    id = serializers.CharField(help_text="as in the audit trail")
+    name = serializers.CharField()
+    scopes = serializers.ListField(child=serializers.CharField(), allow_null=True, help_text="null: all")
+    projects = serializers.ListField(child=serializers.CharField(), allow_null=True, help_text="null: all of its user")
+    tasks = serializers.ListField(child=serializers.CharField(), allow_null=True, help_text="null: all of its projects")
+
+
 class Me(serializers.Serializer):
     username = serializers.CharField()
     email = serializers.CharField()
     isAdministrator = serializers.BooleanField()
     language = serializers.CharField(help_text="two letters, such as zh or en")
     projects = ProjectItem(many=True)
+    token = MeToken(allow_null=True, help_text="the token of this request; null: signed in without one")
 
 
 class SavedViewQuery(PageQuery):

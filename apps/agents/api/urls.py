@@ -6,6 +6,7 @@ TOKEN, PROPOSAL = "agent-tokens/<str:token_id>", "proposals/<str:proposal_id>"
 
 urlpatterns = [
     path("agent-tokens", views.AgentTokensView.as_view()),
+    path("agent-tokens/own", views.OwnPurseView.as_view()),
     path(TOKEN, views.AgentTokenView.as_view()),
     path(f"{TOKEN}/events", views.AgentEventsView.as_view()),
     path("proposals", views.ProposalsView.as_view()),

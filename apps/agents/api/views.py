@@ -51,6 +51,15 @@ class AgentTokenView(APIView):
         purses.revoke_agent_token(request.user, token_id)
 
 
+class OwnPurseView(APIView):
+    @operation("getOwnPurse", scope="any", data=shapes.AgentToken, nullable=True)
+    def get(self, request: Request) -> Data:
+        """Return the purse of the token of this request, and what is left; null without one."""
+        rights = request.user.token_rights
+        found = selectors.filter_purses(request.user).filter(pk=rights.token).first() if rights else None
+        return selectors.serialize_purse(found) if found else None
+
+
 class AgentEventsView(APIView):
     @operation("listAgentEvents", scope="agents:read", query=shapes.AgentEventQuery, page=shapes.AgentEvent)
     def get(self, request: Request, token_id: str, query: Query) -> Data:

@@ -58,6 +58,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent-tokens/own": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the purse of the token of this request, and what is left; null without one. */
+        get: operations["getOwnPurse"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/all-tokens": {
         parameters: {
             query?: never;
@@ -132,23 +149,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/audit-events/actions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description List the actions that the audit trail records, with what they are called in the language of the request. */
-        get: operations["listAuditActions"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/audit-events/export": {
         parameters: {
             query?: never;
@@ -163,57 +163,6 @@ export interface paths {
         get: operations["exportAuditEvents"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/audit-stream": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description Return where the audit trail is sent to, and how far each receiver has come (administrator). */
-        get: operations["getAuditStream"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/auth/banner": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description Return the text that people read before they sign in, in the request's language; null without one. */
-        get: operations["getSignInBanner"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/auth/banner/accept": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** @description Accept the banner in this session of a browser; recorded in the audit trail. 409 for another version. */
-        post: operations["acceptSignInBanner"];
         delete?: never;
         options?: never;
         head?: never;
@@ -288,26 +237,6 @@ export interface paths {
         get: operations["getSignIn"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/auth/sign-out": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * @description End this browser's session, and return where it goes to sign out at the identity provider, too: null unless
-         *     the session began by a provider that is set so. A token has no session, and stays.
-         */
-        post: operations["signOut"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1030,78 +959,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/directories": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description List the directories that write people and groups over SCIM (administrator). */
-        get: operations["listDirectories"];
-        put?: never;
-        /** @description Add a directory and return its first token, shown this once (administrator). */
-        post: operations["createDirectory"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/directories/{directory_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /**
-         * @description Delete a directory with its groups and tokens; the roles that its groups gave end. The accounts of its people
-         *     stay as they are (administrator).
-         */
-        delete: operations["deleteDirectory"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/directories/{directory_id}/tokens": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** @description Add a token to a directory, shown this once; the others stay valid until they are revoked (administrator). */
-        post: operations["createDirectoryToken"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/directories/{directory_id}/tokens/{token_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /** @description Revoke a token of a directory (administrator). */
-        delete: operations["revokeDirectoryToken"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/drills": {
         parameters: {
             query?: never;
@@ -1209,23 +1066,6 @@ export interface paths {
          *     it is reserved or under maintenance.
          */
         get: operations["getTimeline"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/exchange-issuers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description Return whose ID tokens the operator allows in exchange rules. */
-        get: operations["listExchangeIssuers"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2024,42 +1864,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/projects/{project_id}/exchange-rules": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description List the rules by which pipelines get tokens of the project's service accounts (maintainer). */
-        get: operations["listExchangeRules"];
-        put?: never;
-        /** @description Let pipelines get tokens of a service account (maintainer, not with a narrow token). */
-        post: operations["createExchangeRule"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/projects/{project_id}/exchange-rules/{rule_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /** @description Delete a rule (maintainer). Tokens that pipelines have end by themselves, within the hour. */
-        delete: operations["deleteExchangeRule"];
-        options?: never;
-        head?: never;
-        /** @description Change a rule (maintainer, not with a narrow token). Tokens that pipelines have stay as they are. */
-        patch: operations["changeExchangeRule"];
-        trace?: never;
-    };
     "/api/v1/projects/{project_id}/file-uploads": {
         parameters: {
             query?: never;
@@ -2633,8 +2437,8 @@ export interface paths {
         get: operations["listRoleRules"];
         put?: never;
         /**
-         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `fingerprint` is that of
-         *     `previewRoleRules` for the same rule: nothing is saved that the preview has not shown.
+         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `previewRoleRules` tells
+         *     beforehand what that changes.
          */
         post: operations["createRoleRule"];
         delete?: never;
@@ -2651,13 +2455,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Replace a rule and apply all rules (administrator). `fingerprint` is that of the preview. */
+        /** @description Replace a rule and apply all rules (administrator). */
         put: operations["replaceRoleRule"];
         post?: never;
-        /**
-         * @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. `fingerprint` is
-         *     that of the preview.
-         */
+        /** @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. */
         delete: operations["deleteRoleRule"];
         options?: never;
         head?: never;
@@ -3172,27 +2973,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/v1/sign-in-policy": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** @description Return the rules for passwords, second factors, sessions and the banner (administrator). */
-        get: operations["getSignInPolicy"];
-        /**
-         * @description Replace these rules (administrator). Who lacks a second factor that is then required sets it up at the next
-         *     request; nobody's session ends by it.
-         */
-        put: operations["changeSignInPolicy"];
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/v1/sweeps": {
         parameters: {
             query?: never;
@@ -3439,27 +3219,6 @@ export interface paths {
          *     have.
          */
         delete: operations["endTensorboard"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/v1/token-exchange": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * @description Exchange a pipeline's ID token for an API token of minutes, which a service account's rule allows. A form is
-         *     accepted as well as JSON. 400 for an ID token that is not valid, 403 for one that no rule of the service account
-         *     accepts.
-         */
-        post: operations["exchangeToken"];
-        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -4843,18 +4602,6 @@ export interface components {
         };
         /** @enum {string} */
         AttentionSubjectType: "task" | "environment" | "worker" | "cluster" | "project" | "platform";
-        AuditAction: {
-            action: string;
-            text: string;
-        };
-        AuditActions: {
-            items: components["schemas"]["AuditAction"][];
-        };
-        AuditActionsEnvelope: {
-            data: components["schemas"]["AuditActions"];
-            code: number;
-            message: string;
-        };
         AuditEventItem: {
             id: number;
             /** Format: date-time */
@@ -4862,8 +4609,6 @@ export interface components {
             actor: string | null;
             project: string | null;
             action: string;
-            /** @description what the action is called, in the language of the request */
-            actionText: string;
             target: string;
             data: {
                 [key: string]: unknown;
@@ -4886,33 +4631,6 @@ export interface components {
         };
         AuditPageEnvelope: {
             data: components["schemas"]["AuditPage"];
-            code: number;
-            message: string;
-        };
-        AuditReceiverItem: {
-            name: components["schemas"]["NameEnum"];
-            /** @description without user, password, path and query */
-            address: string;
-            /** @description id of the last event that it confirmed */
-            position: number | null;
-            /** @description events that it has not confirmed; at most 10,000 are counted */
-            eventsBehind: number;
-            /** Format: date-time */
-            firstUnsentAt: string | null;
-            /** Format: date-time */
-            sentAt: string | null;
-            /** Format: date-time */
-            failingSince: string | null;
-            failures: number;
-            problem: string;
-            /** Format: date-time */
-            nextTryAt: string | null;
-        };
-        AuditStream: {
-            receivers: components["schemas"]["AuditReceiverItem"][];
-        };
-        AuditStreamEnvelope: {
-            data: components["schemas"]["AuditStream"];
             code: number;
             message: string;
         };
@@ -4950,17 +4668,6 @@ export interface components {
         };
         /** @enum {string} */
         AxisEnum: "step" | "time" | "relativeTime" | "tokens" | "samples" | "gpuHours";
-        Banner: {
-            title: string;
-            /** @description plain text with line ends */
-            text: string;
-            /** @description people accept it in each session, or can do nothing */
-            required: boolean;
-            version: number;
-        };
-        BannerAcceptRequest: {
-            version: number;
-        };
         BetweenZones: {
             items: components["schemas"]["ZoneLink"][];
         };
@@ -5418,75 +5125,6 @@ export interface components {
             status: components["schemas"]["TaskState"];
             /** Format: date-time */
             createdAt: string;
-        };
-        DirectoryCreated: {
-            id: string;
-            name: string;
-            /** @description of SCIM, on this platform */
-            path: string;
-            token: components["schemas"]["DirectoryTokenCreated"];
-        };
-        DirectoryCreatedEnvelope: {
-            data: components["schemas"]["DirectoryCreated"];
-            code: number;
-            message: string;
-        };
-        DirectoryItem: {
-            id: string;
-            name: string;
-            /** @description empty: none */
-            provider: string;
-            /** @description empty: none */
-            uidAttribute: string;
-            /** Format: date-time */
-            createdAt: string;
-            people: number;
-            groups: number;
-            tokens: components["schemas"]["DirectoryTokenItem"][];
-        };
-        DirectoryItemPage: {
-            total: number;
-            page: number;
-            pageSize: number;
-            items: components["schemas"]["DirectoryItem"][];
-        };
-        DirectoryItemPageEnvelope: {
-            data: components["schemas"]["DirectoryItemPage"];
-            code: number;
-            message: string;
-        };
-        DirectoryRequest: {
-            name: string;
-            /**
-             * @description identity provider that its people sign in by
-             * @default
-             */
-            provider?: string;
-            /**
-             * @description attribute that the provider knows people by; empty: they are not linked to it
-             * @default
-             */
-            uidAttribute?: components["schemas"]["UidAttributeEnum"] | components["schemas"]["BlankEnum"];
-        };
-        DirectoryTokenCreated: {
-            id: string;
-            /** @description shown this once */
-            token: string;
-            /** Format: date-time */
-            createdAt: string;
-        };
-        DirectoryTokenCreatedEnvelope: {
-            data: components["schemas"]["DirectoryTokenCreated"];
-            code: number;
-            message: string;
-        };
-        DirectoryTokenItem: {
-            id: string;
-            /** Format: date-time */
-            createdAt: string;
-            createdBy: string | null;
-            /** Format: date-time */
-            lastUsedAt: string | null;
         };
         DistributedConfigRequest: {
             /** @default true */
@@ -6135,70 +5773,6 @@ export interface components {
             message: string;
             hint: string;
         };
-        ExchangeIssuers: {
-            /** @description that the operator allows */
-            issuers: string[];
-        };
-        ExchangeIssuersEnvelope: {
-            data: components["schemas"]["ExchangeIssuers"];
-            code: number;
-            message: string;
-        };
-        ExchangeRuleItem: {
-            id: string;
-            serviceAccount: string;
-            /** @description what a pipeline sends as `service_account` */
-            username: string;
-            name: string;
-            issuer: string;
-            audience: string;
-            conditions: {
-                [key: string]: string;
-            };
-            scopes: string[];
-            minutes: number;
-            enabled: boolean;
-            /** Format: date-time */
-            createdAt: string;
-            createdBy: string | null;
-            /** Format: date-time */
-            lastUsedAt: string | null;
-        };
-        ExchangeRuleItemEnvelope: {
-            data: components["schemas"]["ExchangeRuleItem"];
-            code: number;
-            message: string;
-        };
-        ExchangeRuleItemPage: {
-            total: number;
-            page: number;
-            pageSize: number;
-            items: components["schemas"]["ExchangeRuleItem"][];
-        };
-        ExchangeRuleItemPageEnvelope: {
-            data: components["schemas"]["ExchangeRuleItemPage"];
-            code: number;
-            message: string;
-        };
-        ExchangeRuleRequest: {
-            name: string;
-            /** @description `iss` of the ID tokens, exactly */
-            issuer: string;
-            /** @description `aud` of the ID tokens: this platform's address */
-            audience: string;
-            /** @description by claim: its value, or the beginning with `*` behind it; at most 10 */
-            conditions: {
-                [key: string]: string;
-            };
-            /** @description operations that the tokens may call, such as `tasks:write` */
-            scopes: string[];
-            /** @description how long a token is valid */
-            minutes: number;
-            /** @description true by default */
-            enabled?: boolean;
-            /** @description its name; never changes */
-            serviceAccount: string;
-        };
         FailingNode: {
             environmentId: string;
             name: string;
@@ -6522,8 +6096,6 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        GrantTypeEnum: "urn:ietf:params:oauth:grant-type:token-exchange";
-        /** @enum {string} */
         GroupAction: "start" | "stop" | "restart" | "edit" | "delete";
         GroupCreateRequest: {
             name: string;
@@ -6708,11 +6280,10 @@ export interface components {
         };
         IdentityProviderCreateRequest: {
             name: string;
-            /** @description SAML has none */
-            clientId?: string;
+            clientId: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, … */
+            /** @description docs/sign-in.md lists them: server_url, scopes, … */
             settings: {
                 [key: string]: unknown;
             };
@@ -6734,10 +6305,6 @@ export interface components {
             readonly: boolean;
             /** @description to be entered at the provider */
             callbackUrl: string;
-            /** @description what a SAML provider reads about this platform; null for other kinds */
-            metadataUrl: string | null;
-            /** @description to be entered at the provider for back-channel logout; null where there is none */
-            logoutUrl: string | null;
             /** @description accounts that people sign in to by it */
             linkCount: number;
         };
@@ -6758,7 +6325,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "feishu" | "lark" | "dingtalk" | "wecom" | "saml";
+        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik";
         IdentityProviderLink: {
             username: string;
             uid: string;
@@ -6836,7 +6403,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "audit_stream" | "certificate_ends";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
         Invitation: {
             /** @description at the platform's address; signs in once. Shown this once */
             path: string;
@@ -7225,11 +6792,24 @@ export interface components {
             /** @description two letters, such as zh or en */
             language: string;
             projects: components["schemas"]["ProjectItem"][];
+            /** @description the token of this request; null: signed in without one */
+            token: components["schemas"]["MeToken"] | null;
         };
         MeEnvelope: {
             data: components["schemas"]["Me"];
             code: number;
             message: string;
+        };
+        MeToken: {
+            /** @description as in the audit trail */
+            id: string;
+            name: string;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all of its user */
+            projects: string[] | null;
+            /** @description null: all of its projects */
+            tasks: string[] | null;
         };
         MediaItem: {
             attempt: number;
@@ -7392,8 +6972,6 @@ export interface components {
             min: number;
             max: number | null;
         };
-        /** @enum {string} */
-        NameEnum: "syslog" | "webhook";
         NamedText: {
             name: string;
             content: string;
@@ -7691,8 +7269,8 @@ export interface components {
             level: components["schemas"]["DiagnosisLevel"];
             message: string;
         };
-        OptionalBannerEnvelope: {
-            data: components["schemas"]["Banner"] | null;
+        OptionalAgentTokenEnvelope: {
+            data: components["schemas"]["AgentToken"] | null;
             code: number;
             message: string;
         };
@@ -8133,23 +7711,6 @@ export interface components {
             /** @description id or name */
             zone?: string | null;
         };
-        PatchedExchangeRuleChangeRequest: {
-            name?: string;
-            /** @description `iss` of the ID tokens, exactly */
-            issuer?: string;
-            /** @description `aud` of the ID tokens: this platform's address */
-            audience?: string;
-            /** @description by claim: its value, or the beginning with `*` behind it; at most 10 */
-            conditions?: {
-                [key: string]: string;
-            };
-            /** @description operations that the tokens may call, such as `tasks:write` */
-            scopes?: string[];
-            /** @description how long a token is valid */
-            minutes?: number;
-            /** @description true by default */
-            enabled?: boolean;
-        };
         PatchedGroupChangeRequest: {
             name?: string;
             /** @description the master's node name, without -number; may be left out with one node */
@@ -8171,11 +7732,10 @@ export interface components {
         };
         PatchedIdentityProviderChangeRequest: {
             name?: string;
-            /** @description SAML has none */
             clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, … */
+            /** @description docs/sign-in.md lists them: server_url, scopes, … */
             settings?: {
                 [key: string]: unknown;
             };
@@ -8974,8 +8534,6 @@ export interface components {
             label: string;
             reasons: components["schemas"]["WarningItem"][];
         };
-        /** @enum {string} */
-        RequestedTokenTypeEnum: "urn:ietf:params:oauth:token-type:access_token";
         Reservation: {
             id: string;
             kind: components["schemas"]["ReservationKindEnum"];
@@ -9066,10 +8624,6 @@ export interface components {
             name: string;
             username: string;
         };
-        RoleRuleGroup: {
-            name: string;
-            peopleCount: number;
-        };
         RoleRuleItem: {
             id: string;
             provider: string;
@@ -9081,14 +8635,6 @@ export interface components {
             administrator: boolean;
             /** @description empty for administrators */
             role: string;
-            /** @description people whose last sign-in sent a group of the rule */
-            peopleCount: number;
-            /** Format: date-time */
-            createdAt: string;
-            createdBy: string | null;
-            /** Format: date-time */
-            updatedAt: string;
-            updatedBy: string | null;
         };
         RoleRuleItemEnvelope: {
             data: components["schemas"]["RoleRuleItem"];
@@ -9107,8 +8653,6 @@ export interface components {
             message: string;
         };
         RoleRulePreview: {
-            /** @description for saving exactly this */
-            fingerprint: string;
             /** @description people with a new or a higher role */
             gaining: number;
             /** @description people with a role lost or lowered */
@@ -9123,11 +8667,6 @@ export interface components {
             /** @description API tokens that end; the first 1 000 */
             tokens: components["schemas"]["RoleRuleEndingToken"][];
             tokensTotal: number;
-            /** @description people whose groups were read, as of their last sign-in */
-            knownTotal: number;
-            /** @description groups in the rule's claim, those of most people first; the first 200 */
-            groups: components["schemas"]["RoleRuleGroup"][];
-            groupsTotal: number;
             /** @description people whose groups are not known; they stay as they are */
             unknownTotal: number;
             /** @description groups whose project cannot be made; the first 1 000 */
@@ -9169,35 +8708,6 @@ export interface components {
             administrator?: boolean;
             /** @default  */
             role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
-        };
-        RoleRuleSaveRequest: {
-            /**
-             * @description id of an identity provider; empty: any
-             * @default
-             */
-            provider?: string;
-            /**
-             * @description groups, realm_access.roles, …
-             * @default groups
-             */
-            claim?: string;
-            /** @description a group, or its beginning with * behind it */
-            pattern: string;
-            projectId?: string | null;
-            /**
-             * @description in a project of the group's name, which the rule makes
-             * @default false
-             */
-            createProject?: boolean;
-            /**
-             * @description rights over the whole platform; has no role
-             * @default false
-             */
-            administrator?: boolean;
-            /** @default  */
-            role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
-            /** @description of the preview of this change; 409 where saving would now do another thing */
-            fingerprint: string;
         };
         RuleCreateRequest: {
             name: string;
@@ -9817,8 +9327,6 @@ export interface components {
             path: string;
             sha256: string;
         };
-        /** @enum {string} */
-        SecondFactorEnum: "nobody" | "administrators" | "everybody";
         SecretItem: {
             name: string;
             /** Format: date-time */
@@ -9965,46 +9473,6 @@ export interface components {
             code: number;
             message: string;
         };
-        SignInPolicyItem: {
-            passwordLength: number;
-            secondFactor: components["schemas"]["SecondFactorEnum"];
-            tokensExempt: boolean;
-            sessionHours: number;
-            idleMinutes: number;
-            bannerTitleEn: string;
-            bannerTitleZh: string;
-            bannerTextEn: string;
-            bannerTextZh: string;
-            bannerRequired: boolean;
-            bannerVersion: number;
-            /** @description fields that the platform's environment sets */
-            readonly: string[];
-            /** @description active accounts with a password that have none */
-            withoutSecondFactor: components["schemas"]["WithoutSecondFactor"];
-        };
-        SignInPolicyItemEnvelope: {
-            data: components["schemas"]["SignInPolicyItem"];
-            code: number;
-            message: string;
-        };
-        SignInPolicyRequest: {
-            /** @description characters that new passwords need */
-            passwordLength: number;
-            /** @description whose accounts with a password need one */
-            secondFactor: components["schemas"]["SecondFactorEnum"];
-            /** @description tokens of people who lack a required second factor work on */
-            tokensExempt: boolean;
-            /** @description after which a session ends; 0: two weeks unused */
-            sessionHours: number;
-            /** @description without a request until it ends; 0: no limit */
-            idleMinutes: number;
-            bannerTitleEn: string;
-            bannerTitleZh: string;
-            bannerTextEn: string;
-            bannerTextZh: string;
-            /** @description it is accepted in each session */
-            bannerRequired: boolean;
-        };
         SignInProvider: {
             id: string;
             /** @description what its button says */
@@ -10040,15 +9508,6 @@ export interface components {
         SignInStartRequest: {
             /** @description path of the console where the person goes afterwards; / otherwise */
             next?: string;
-        };
-        SignedOut: {
-            /** @description where the browser goes now, to sign out there */
-            url: string | null;
-        };
-        SignedOutEnvelope: {
-            data: components["schemas"]["SignedOut"];
-            code: number;
-            message: string;
         };
         SnapshotDiff: {
             before: string;
@@ -10152,8 +9611,6 @@ export interface components {
             /** @description where it is read and decided */
             address: string;
         };
-        /** @enum {string} */
-        SubjectTokenTypeEnum: "urn:ietf:params:oauth:token-type:id_token" | "urn:ietf:params:oauth:token-type:jwt";
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
@@ -11600,36 +11057,6 @@ export interface components {
             code: number;
             message: string;
         };
-        /** @description The parameters of RFC 8693, section 2.1, and whose token it shall be. */
-        TokenExchangeRequest: {
-            /** @description of RFC 8693, which has no other */
-            grant_type?: components["schemas"]["GrantTypeEnum"];
-            /** @description the pipeline's ID token */
-            subject_token: string;
-            subject_token_type?: components["schemas"]["SubjectTokenTypeEnum"];
-            requested_token_type?: components["schemas"]["RequestedTokenTypeEnum"];
-            /** @description its username, such as `ci@project-3f2a` */
-            service_account: string;
-            /** @description fewer scopes than the rule gives, separated by spaces */
-            scope?: string;
-        };
-        /** @description The answer of RFC 8693, section 2.2.1. */
-        TokenExchanged: {
-            /** @description the API token; shown this once */
-            access_token: string;
-            issued_token_type: string;
-            /** @description Bearer */
-            token_type: string;
-            /** @description seconds */
-            expires_in: number;
-            /** @description separated by spaces */
-            scope: string;
-        };
-        TokenExchangedEnvelope: {
-            data: components["schemas"]["TokenExchanged"];
-            code: number;
-            message: string;
-        };
         TokenItem: {
             id: string;
             name: string;
@@ -11744,8 +11171,6 @@ export interface components {
              */
             value: number;
         };
-        /** @enum {string} */
-        UidAttributeEnum: "externalId" | "userName";
         UndoneEvent: {
             /** @description the task that was stopped, resumed or paused, or the new one */
             taskId: string;
@@ -12088,10 +11513,6 @@ export interface components {
         WayEnum: "inside" | "beside";
         /** @enum {string} */
         WhatEnum: "opened" | "over" | "test";
-        WithoutSecondFactor: {
-            administrators: number;
-            everybody: number;
-        };
         WorkerBeat: {
             id: string;
             /** @description the worker's own */
@@ -12711,6 +12132,33 @@ export interface operations {
             };
         };
     };
+    getOwnPurse: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OptionalAgentTokenEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listAllTokens: {
         parameters: {
             query?: {
@@ -12850,33 +12298,6 @@ export interface operations {
             };
         };
     };
-    listAuditActions: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuditActionsEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
     exportAuditEvents: {
         parameters: {
             query: {
@@ -12908,94 +12329,6 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    getAuditStream: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuditStreamEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    getSignInBanner: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["OptionalBannerEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    acceptSignInBanner: {
-        parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["BannerAcceptRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {
@@ -13116,33 +12449,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignInEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    signOut: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SignedOutEnvelope"];
                 };
             };
             default: {
@@ -14738,159 +14044,6 @@ export interface operations {
             };
         };
     };
-    listDirectories: {
-        parameters: {
-            query?: {
-                page?: number;
-                pageSize?: number;
-                search?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["DirectoryItemPageEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    createDirectory: {
-        parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["DirectoryRequest"];
-            };
-        };
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["DirectoryCreatedEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    deleteDirectory: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                directory_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EmptyEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    createDirectoryToken: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                directory_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["DirectoryTokenCreatedEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    revokeDirectoryToken: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                directory_id: string;
-                token_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EmptyEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
     listDrills: {
         parameters: {
             query?: {
@@ -15203,33 +14356,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TimelineEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    listExchangeIssuers: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ExchangeIssuersEnvelope"];
                 };
             };
             default: {
@@ -17173,143 +16299,6 @@ export interface operations {
             };
         };
     };
-    listExchangeRules: {
-        parameters: {
-            query?: {
-                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "lastUsedAt" | "-lastUsedAt";
-                page?: number;
-                pageSize?: number;
-                search?: string;
-            };
-            header?: never;
-            path: {
-                project_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ExchangeRuleItemPageEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    createExchangeRule: {
-        parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
-            };
-            header?: never;
-            path: {
-                project_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ExchangeRuleRequest"];
-            };
-        };
-        responses: {
-            201: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ExchangeRuleItemEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    deleteExchangeRule: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                project_id: string;
-                rule_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EmptyEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    changeExchangeRule: {
-        parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
-            };
-            header?: never;
-            path: {
-                project_id: string;
-                rule_id: string;
-            };
-            cookie?: never;
-        };
-        requestBody?: {
-            content: {
-                "application/json": components["schemas"]["PatchedExchangeRuleChangeRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ExchangeRuleItemEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
     listUploads: {
         parameters: {
             query?: {
@@ -18801,7 +17790,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleSaveRequest"];
+                "application/json": components["schemas"]["RoleRuleRequest"];
             };
         };
         responses: {
@@ -18837,7 +17826,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleSaveRequest"];
+                "application/json": components["schemas"]["RoleRuleRequest"];
             };
         };
         responses: {
@@ -18861,10 +17850,7 @@ export interface operations {
     };
     deleteRoleRule: {
         parameters: {
-            query: {
-                /** @description of the preview of the deletion; 409 where it would now do another thing */
-                fingerprint: string;
-            };
+            query?: never;
             header?: never;
             path: {
                 rule_id: string;
@@ -20123,67 +19109,6 @@ export interface operations {
             };
         };
     };
-    getSignInPolicy: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    changeSignInPolicy: {
-        parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["SignInPolicyRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
     listSweeps: {
         parameters: {
             query?: {
@@ -20736,41 +19661,6 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
-                };
-            };
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ErrorEnvelope"];
-                };
-            };
-        };
-    };
-    exchangeToken: {
-        parameters: {
-            query?: {
-                /** @description unknown fields are refused with it and without it */
-                strict?: boolean;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["TokenExchangeRequest"];
-                "application/x-www-form-urlencoded": components["schemas"]["TokenExchangeRequest"];
-            };
-        };
-        responses: {
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TokenExchangedEnvelope"];
                 };
             };
             default: {

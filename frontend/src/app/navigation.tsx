@@ -55,15 +55,18 @@ const AGENTS = "/agents";
 /** A larger number is shown as "9+": the navigation stays in one line. */
 const MAX_COUNT_SHOWN = 9;
 
-/** The number of proposals that wait for a decision; nothing without one. */
-function OpenProposals() {
+/** The number of proposals that wait for a decision; nothing without one. `floating`: it takes no width. */
+function OpenProposals({ floating = false }: { floating?: boolean }) {
   const { t } = useTranslation();
   const count = useQuery(openProposalsQuery).data ?? 0;
   if (count === 0) return null;
   return (
     <span
       title={t("app.proposalsWaiting", { count })}
-      className="relative ml-1 rounded-full bg-bad px-1.5 text-xs text-white tabular-nums"
+      className={cx(
+        "rounded-full bg-bad px-1.5 text-xs text-white tabular-nums",
+        floating ? "absolute -top-1 right-0 px-1" : "relative ml-1",
+      )}
     >
       <span aria-hidden>{count > MAX_COUNT_SHOWN ? `${MAX_COUNT_SHOWN}+` : count}</span>
       <span className="sr-only">{t("app.proposalsWaiting", { count })}</span>
@@ -74,12 +77,16 @@ function OpenProposals() {
 function Entry({ group, pages, pathname }: Entry & { pathname: string }) {
   const { t } = useTranslation();
   const links = pages.map(({ to, label }) => (
-    <NavLink key={to} to={to} className={({ isActive }) => cx(buildClasses(isActive), group && "sm:block")}>
+    <NavLink
+      key={to}
+      to={to}
+      className={({ isActive }) => cx(buildClasses(isActive), group && pages.length > 1 && "sm:block")}
+    >
       {t(label)}
       {to === AGENTS && <OpenProposals />}
     </NavLink>
   ));
-  if (!group) return links;
+  if (!group || pages.length === 1) return links;
   const current = pages.some(({ to }) => pathname === to || pathname.startsWith(`${to}/`));
   return (
     <>
@@ -92,10 +99,10 @@ function Entry({ group, pages, pathname }: Entry & { pathname: string }) {
             panel: "left-0 min-w-36 p-1",
           }}
           label={
-            <span>
+            <>
               {t(`app.group.${group}`)}
-              {pages.some(({ to }) => to === AGENTS) && <OpenProposals />}
-            </span>
+              {pages.some(({ to }) => to === AGENTS) && <OpenProposals floating />}
+            </>
           }
           icon={<ChevronDown aria-hidden className="size-3.5 group-open:rotate-180" />}
         >

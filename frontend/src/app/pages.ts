@@ -40,7 +40,6 @@ export const NAV_PAGES: readonly NavPage[] = [
   { to: "/sweeps", label: "app.sweeps", key: "x", group: "repeat" },
   { to: "/templates", label: "app.templates", key: "l", group: "repeat" },
   { to: "/schedules", label: "app.schedules", key: "c", group: "repeat" },
-  { to: "/agents", label: "app.agents", key: "b", group: "repeat" },
   { to: "/queue", label: "app.queue", key: "q" },
   { to: "/environments", label: "app.environments", key: "e" },
   { to: "/workers", label: "app.workers", key: "w", group: "machines" },
@@ -61,6 +60,7 @@ export const NAV_PAGES: readonly NavPage[] = [
   { to: "/administration/roles", label: "app.roleRules", key: "", group: "administration", administrator: true },
   { to: "/audit", label: "app.audit", key: "", group: "administration", administrator: true },
   { to: "/administration/policies", label: "app.policies", key: "", group: "administration", administrator: true },
+  { to: "/agents", label: "app.agents", key: "b", group: "administration" },
 ];
 
 /** Pages inside others, and pages behind the user's name. */

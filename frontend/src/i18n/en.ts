@@ -33,7 +33,7 @@ export const en: Translation = {
     sweeps: "Sweeps",
     templates: "Templates",
     schedules: "Schedules",
-    group: { repeat: "Automate", machines: "Machines", data: "Data", administration: "Admin" },
+    group: { repeat: "Repeat", machines: "Machines", data: "Data", administration: "Admin" },
     agents: "Agents",
     people: "People",
     proposalsWaiting_one: "{{count, number}} open proposal",

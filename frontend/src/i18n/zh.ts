@@ -31,7 +31,7 @@ export const zh = {
     sweeps: "参数搜索",
     templates: "模板",
     schedules: "定时",
-    group: { repeat: "自动化", machines: "机器", data: "数据", administration: "管理" },
+    group: { repeat: "重复运行", machines: "机器", data: "数据", administration: "管理" },
     agents: "智能体",
     people: "人员",
     proposalsWaiting: "{{count, number}} 条待处理的提议",

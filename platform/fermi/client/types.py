@@ -1355,6 +1355,26 @@ class LogPatternField(TypedDict):
     unit: str
 
 
+class MeToken(TypedDict):
+    id: str
+    """
+    as in the audit trail
+    """
+    name: str
+    scopes: list[str] | None
+    """
+    null: all
+    """
+    projects: list[str] | None
+    """
+    null: all of its user
+    """
+    tasks: list[str] | None
+    """
+    null: all of its projects
+    """
+
+
 MediaKind: TypeAlias = Literal["image", "text", "table", "histogram"]
 
 
@@ -7904,6 +7924,10 @@ class Me(TypedDict):
     two letters, such as zh or en
     """
     projects: list[ProjectItem]
+    token: MeToken | None
+    """
+    the token of this request; null: signed in without one
+    """
 
 
 class Overview(TypedDict):

@@ -17,7 +17,8 @@ class Download(NamedTuple):
 @dataclass
 class ApiProblemError(Exception):
     """An error envelope of the API. `errors`: its problems, each with `field`, `error`, `message` and `hint`;
-    `proposal`: id of the proposal that the API stored instead of doing what was requested."""
+    `proposal`: id of the proposal that the API stored instead of doing what was requested; `address`: path of the
+    console's page where a person decides it."""
 
     status: int
     code: str
@@ -25,6 +26,7 @@ class ApiProblemError(Exception):
     errors: tuple[Mapping[str, Any], ...] = ()
     request_id: str = ""
     proposal: str | None = None
+    address: str = ""
 
     @classmethod
     def from_envelope(cls, status: int, body: Any) -> "ApiProblemError":
@@ -34,15 +36,14 @@ class ApiProblemError(Exception):
         errors = tuple(one for one in body.get("errors") or () if isinstance(one, dict))
         return cls(
             status, body["error"], str(body.get("message", "")), errors, str(body.get("requestId", "")),
-            _find_proposal(body),
+            _read_proposal(body, "id") or None, _read_proposal(body, "address"),
         )  # fmt: skip
 
 
-def _find_proposal(body: Mapping[str, Any]) -> str | None:
-    found = body.get("proposal")
-    if isinstance(found, dict):
-        found = found.get("id")
-    return found if isinstance(found, str) else None
+def _read_proposal(body: Mapping[str, Any], name: str) -> str:
+    proposal = body.get("proposal")
+    found = proposal.get(name) if isinstance(proposal, dict) else None
+    return found if isinstance(found, str) else ""
 
 
 class Caller(Protocol):

@@ -24,7 +24,8 @@ ABOUT = (
     "Fermi runs distributed training on machines with GPUs. A task is one training job; its ranks are processes. "
     "Answers are short; `next` lists sensible next calls. Start with list_environments and list_inputs, check a task "
     "with preview_task, create it with submit_task, follow it with get_task, and ask explain_task why it is as it is. "
-    "An error with `proposal` was not done: a person has to approve it first. "
+    "What an error with `proposal` refuses was not done: a person has to approve it first, on the console's page "
+    "`decidedAt`; do not send it again. "
 )
 DISTRIBUTION = "fermi-training"
 MAX_PROBLEMS = 10
@@ -100,7 +101,7 @@ async def run_tool(caller: Caller, name: str, arguments: dict[str, Any]) -> tupl
     try:
         return await tool.run(caller, given), False
     except ApiProblemError as problem:
-        return _describe_problem(problem), True
+        return _describe_problem(caller, problem), True
     except Exception:
         log.exception("the tool %s failed", name)
         return {"error": {"code": "INTERNAL_ERROR"}}, True
@@ -113,7 +114,7 @@ def _list_problems(error: ValidationError) -> list[dict[str, str]]:
     ]
 
 
-def _describe_problem(problem: ApiProblemError) -> Answer:
+def _describe_problem(caller: Caller, problem: ApiProblemError) -> Answer:
     error: Answer = {"status": problem.status, "code": problem.code}
     problems = [summarise_problem(one) for one in problem.errors[:MAX_PROBLEMS]]
     if problems:
@@ -126,6 +127,10 @@ def _describe_problem(problem: ApiProblemError) -> Answer:
         error["requestId"] = clean_text(problem.request_id, 64)
     if problem.proposal:
         error["proposal"] = clean_text(problem.proposal, 100)
+        if problem.address:
+            error["decidedAt"] = clean_text(problem.address, 200)
+        if may_use(caller, TOOLS["get_proposal"]):
+            error["next"] = [suggest("get_proposal", "PERSON_DECIDES", proposal_id=error["proposal"], wait_seconds=60)]
     return {"error": error}
 
 

@@ -39,7 +39,9 @@ export function Component() {
       actions={
         found && (
           <>
-            <ButtonLink to={`/agents/proposals?token=${id}`}>{t("agents.proposals")}</ButtonLink>
+            <ButtonLink size="sm" to={`/agents/proposals?token=${id}`}>
+              {t("agents.proposals")}
+            </ButtonLink>
             <ChangePurse agent={found} />
             <RevokeAgent agent={found} onRevoked={() => void navigate("/agents")} />
           </>

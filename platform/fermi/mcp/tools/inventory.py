@@ -8,6 +8,8 @@ from fermi.mcp.caller import Caller
 from fermi.mcp.outside_text import mark_text
 from fermi.mcp.tools.definition import ANSWER_BYTES, Answer, Arguments, Id, Word, drop_none, fit, suggest, tool
 
+MAX_LISTED = 50
+
 
 class GetAccountArguments(Arguments):
     pass
@@ -15,17 +17,45 @@ class GetAccountArguments(Arguments):
 
 @tool(arguments=GetAccountArguments)
 async def get_account(caller: Caller, arguments: GetAccountArguments) -> Answer:
-    """Whose token this is: user name, and the projects with the user's role in each."""
+    """Whose token this is: user name, the projects with the user's role in each, and the purse: what is spent, reserved
+    by unfinished tasks, and left. A task that needs more than is left becomes a proposal for a person."""
     me = await caller.call("GET", "/auth/me")
+    purse = await caller.call("GET", "/agent-tokens/own") if me.get("token") else None
     projects = [
         {"id": one["id"], "name": mark_text(one["name"], most=100), "role": one["role"]} for one in me["projects"]
     ]
     return {
         "username": me["username"],
         "administrator": me["isAdministrator"],
+        **({"purse": _summarise_purse(purse)} if purse else {}),
         "projects": fit(projects, ANSWER_BYTES - 300),
         "projectCount": len(projects),
     }
+
+
+def _summarise_purse(purse: dict[str, Any]) -> Answer:
+    """Return the limits and sums of a purse; a number that nothing bounds is left out."""
+    limits = purse["purse"]
+    return drop_none(
+        {
+            "gpuHours": limits["gpuHours"],
+            "gpuHoursSpent": round(purse["spent"]["gpuHours"], 4),
+            "gpuHoursReserved": _round(purse["reserved"]["gpuHours"]),
+            "gpuHoursLeft": _round(purse["left"]["gpuHours"]),
+            "money": limits["money"],
+            "moneyLeft": purse["left"]["money"],
+            "currency": purse["currency"] if limits["money"] is not None else None,
+            "preemptibleOnly": limits["preemptibleOnly"] or None,
+            "maxRunning": limits["maxRunning"],
+            "unfinishedTasks": purse["unfinishedTasks"],
+            "environments": None if limits["environments"] is None else limits["environments"][:MAX_LISTED],
+            "openProposals": purse["openProposals"],
+        }
+    )
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
 
 
 class ListEnvironmentsArguments(Arguments):
