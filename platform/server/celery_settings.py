@@ -4,10 +4,13 @@ triggered.
 Outside of `server.settings`, because beat reads them without Django.
 """
 
-from server.env import has_trace_collector, make_celery_url
+import os
+
+from server.env import has_trace_collector, make_celery_url, read_setting
 from server.paths import get_data_dir, get_redis_url
 
 TRACING = has_trace_collector()
+LDAP_SECONDS = float(read_setting("FERMI_IDENTITY_RECHECK_SECONDS")) if os.environ.get("FERMI_LDAP_URI") else 0.0
 CELERY_BROKER_URL = make_celery_url(get_redis_url(get_data_dir()))
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # a Redis that becomes a replica is waited for; the worker would end otherwise
@@ -59,5 +62,10 @@ CELERY_BEAT_SCHEDULE = {
     "telemetry": {"task": "telemetry.fold", "schedule": 60.0, "options": {"expires": 60.0}},
     "telemetry-forget": {"task": "telemetry.forget", "schedule": 120.0, "options": {"expires": 120.0}},
     "identity-metadata": {"task": "identity.metadata", "schedule": 86400.0, "options": {"expires": 86400.0}},
+    **(
+        {"identity-ldap": {"task": "identity.ldap", "schedule": LDAP_SECONDS, "options": {"expires": LDAP_SECONDS}}}
+        if LDAP_SECONDS
+        else {}
+    ),
     **({"traces": {"task": "training.traces", "schedule": 10.0, "options": {"expires": 10.0}}} if TRACING else {}),
 }

@@ -260,6 +260,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_CODE_KEEP_DAYS": partial(read_count, default=30),
     "FERMI_CODE_MAX_FILE_MB": partial(read_count, default=100),
     "FERMI_CODE_MAX_MB": partial(read_count, default=512),
+    "FERMI_IDENTITY_RECHECK_SECONDS": partial(read_limit, default=300),
     "FERMI_ISOLATION": partial(read_choice, allowed=isolation.MODES),
     "FERMI_LOG": partial(read_choice, allowed=("lines", "json")),
     "FERMI_LOG_LEVEL": partial(read_choice, allowed=("INFO", "DEBUG", "WARNING", "ERROR", "CRITICAL")),

@@ -327,6 +327,7 @@ def test_passwords_can_be_switched_off_while_links_and_providers_work(
     assert answer.json()["errors"][0]["code"] == "local_accounts_off"
     assert client.get("/api/v1/auth/providers").json()["data"] == {
         "localAccounts": False,
+        "passwords": False,
         "providers": [{"id": "sso", "name": "Company", "kind": "openid_connect"}],
         "refusal": None,
     }

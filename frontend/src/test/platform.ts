@@ -60,7 +60,9 @@ export const platformHandlers = setupServer(
   http.get(apiUrl("/sessions"), () => respondWithList()),
   http.get(apiUrl("/auth/sign-in"), () => respondWith({ embedded: false })),
   http.get("http://fermi.test/_allauth/browser/v1/auth/session", () => HttpResponse.json({}, { status: 401 })),
-  http.get(apiUrl("/auth/providers"), () => respondWith({ localAccounts: true, providers: [], refusal: null })),
+  http.get(apiUrl("/auth/providers"), () =>
+    respondWith({ localAccounts: true, passwords: true, providers: [], refusal: null }),
+  ),
   http.get(apiUrl("/notices"), () => respondWith({ fit: true, findings: [] })),
   http.get(apiUrl("/notice-kinds"), () => respondWith({ items: noticeKinds })),
   http.get(apiUrl("/inbox"), () => respondWith({ items: [], unread: 0, total: 0, page: 1, pageSize: 10 })),

@@ -3148,6 +3148,11 @@ class SessionsEndRequest(TypedDict):
     """
 
 
+ShownIdentityProviderKind: TypeAlias = Literal[
+    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik", "saml", "ldap"
+]
+
+
 ShownProcessState: TypeAlias = Literal["idle", "starting", "running", "exited"]
 
 
@@ -5233,7 +5238,7 @@ class IdentityProviderCreateRequest(TypedDict):
 
 class IdentityProviderItem(TypedDict):
     id: str
-    kind: IdentityProviderKind
+    kind: ShownIdentityProviderKind
     name: str
     clientId: str
     hasSecret: bool
@@ -6280,7 +6285,11 @@ class ScheduleRunItem(TypedDict):
 class SignInProviders(TypedDict):
     localAccounts: bool
     """
-    false: passwords are refused
+    false: passwords of the platform's own are refused
+    """
+    passwords: bool
+    """
+    whether any count: the platform's own, or those of a directory
     """
     providers: list[SignInProvider]
     refusal: SignInRefusal | None

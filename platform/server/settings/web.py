@@ -3,6 +3,7 @@
 import os
 
 from server.env import read_flag, read_secret_key, read_setting, read_words
+from server.ldap_settings import read_ldap
 from server.paths import ROOT, get_data_dir
 
 SECRET_KEY = read_secret_key(get_data_dir())
@@ -49,7 +50,12 @@ TEMPLATES = [
 
 # Sign-in ------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
-AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+LDAP = read_ldap()
+LDAP_BACKEND = "apps.identity.ldap.backend.LdapBackend"
+AUTHENTICATION_BACKENDS = [
+    "allauth.account.auth_backends.AuthenticationBackend",
+    *([LDAP_BACKEND] if LDAP else []),
+]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
@@ -69,6 +75,7 @@ ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 LOCAL_ACCOUNTS = read_flag("FERMI_LOCAL_ACCOUNTS", default=True)
+IDENTITY_RECHECK_SECONDS: int = read_setting("FERMI_IDENTITY_RECHECK_SECONDS")  # 0: never
 SOCIALACCOUNT_ADAPTER = "apps.identity.adapter.SocialAccountAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
@@ -148,6 +155,7 @@ SPECTACULAR_SETTINGS = {
         "PreflightLevel": "apps.training.preflight.api.TEST_LEVELS",
         "PreflightStatus": "apps.training.preflight.api.PREFLIGHT_STATUSES",
         "IdentityProviderKind": "apps.identity.api.serializers.KINDS",
+        "ShownIdentityProviderKind": "apps.identity.api.serializers.SHOWN_KINDS",
         "IncidentKind": "apps.notices.api.serializers.KIND_CHOICES",
         "NoticeChannelKind": "apps.notices.api.serializers.CHANNELS",
         "AttentionKind": "apps.overview.api.serializers.ATTENTION_KINDS",

@@ -98,6 +98,7 @@ export const en: PageTranslation = {
     testOf: "Test {{name}}",
     testHint: "A second window shows the claims after a sign-in. No account and no session changes.",
     readonly: "This provider comes from the platform's environment and is changed there.",
+    directory: "Directory",
     links: "Linked accounts",
     linkCount: "{{count}}",
     unlink: "Delete the links",
@@ -114,6 +115,7 @@ export const en: PageTranslation = {
       gitlab: "GitLab",
       openid_connect: "OpenID Connect",
       saml: "SAML 2.0",
+      ldap: "LDAP",
     },
     saml: {
       product: "Product",

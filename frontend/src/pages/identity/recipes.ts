@@ -1,6 +1,6 @@
-import type { IdentityProvider } from "@/api/identity";
+import type { ProviderKind } from "@/api/identity";
 
-export type Kind = IdentityProvider["kind"];
+export type Kind = ProviderKind;
 
 /** The kinds in the form's order, with the form of their issuer's address. */
 export const RECIPES: Readonly<Record<Exclude<Kind, "saml">, string>> = {
