@@ -8,14 +8,16 @@ from django.dispatch import receiver
 
 from apps.accounts.models import User
 from apps.directory.application import apply_rules
+from apps.identity.environment import LDAP_ID
 from apps.identity.signals import claims_read
 
 
 @receiver(user_logged_in)
 def apply_rules_at_sign_in(request: Any, user: User, **values: Any) -> None:
     """Make the person's roles those of the claims that the provider has just sent. Of allauth's signals only this one
-    means that the person was let in: it is sent after the second factor."""
-    if values.get("sociallogin") is not None:
+    means that the person was let in: it is sent after the second factor. A password of the directory comes without
+    `sociallogin`; what the directory said is stored all the same."""
+    if values.get("sociallogin") is not None or SocialAccount.objects.filter(user=user, provider=LDAP_ID).exists():
         apply_rules([user])
 
 

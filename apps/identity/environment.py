@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 LIST_VARIABLE = "FERMI_IDENTITY_PROVIDERS"
 SHORT_VARIABLES = ("FERMI_OIDC_URL", "FERMI_OIDC_CLIENT_ID", "FERMI_OIDC_CLIENT_SECRET", "FERMI_OIDC_NAME")
 SHORT_ID = "sso"
+LDAP_VARIABLES = ("FERMI_LDAP_URI", "FERMI_LDAP_NAME")
+LDAP_ID = "ldap"
+"""Of the one directory, which `server.ldap_settings` reads; here it is only named, for rules and lists."""
 MAX_PROVIDERS = 50
 MAX_FILE_BYTES = 1 << 20
 
@@ -38,14 +41,23 @@ class EnvironmentProviders:
 
 def read_environment() -> EnvironmentProviders:
     """Return the providers of this process's environment, which is read once for each value of its variables."""
-    return _read_values(tuple(os.environ.get(name, "") for name in (LIST_VARIABLE, *SHORT_VARIABLES)))
+    return _read_values(tuple(os.environ.get(name, "") for name in (LIST_VARIABLE, *SHORT_VARIABLES, *LDAP_VARIABLES)))
 
 
 @lru_cache(maxsize=8)
 def _read_values(values: tuple[str, ...]) -> EnvironmentProviders:
     errors: list[str] = []
     found: dict[str, ProviderConfiguration] = {}
-    for label, entry in [*_read_short_form(values[1:], errors), *_read_list(values[0], errors)]:
+    uri, name = values[-2:]
+    if uri:
+        found[LDAP_ID] = ProviderConfiguration(
+            id=LDAP_ID,
+            kind=ProviderKind.LDAP.value,
+            name=(name or "LDAP")[:40],
+            settings={"server_url": uri},
+            readonly=True,
+        )
+    for label, entry in [*_read_short_form(values[1:5], errors), *_read_list(values[0], errors)]:
         try:
             provider = _parse_entry(label, entry)
         except ValueError as error:

@@ -4,11 +4,14 @@ triggered.
 Outside of `server.settings`, because beat reads them without Django.
 """
 
+import os
+
 from server.env import has_trace_collector, make_celery_url, read_setting
 from server.paths import get_data_dir, get_redis_url
 
 TRACING = has_trace_collector()
 STREAMS_AUDIT = bool(read_setting("FERMI_AUDIT_SYSLOG") or read_setting("FERMI_AUDIT_WEBHOOK"))
+LDAP_SECONDS = float(read_setting("FERMI_IDENTITY_RECHECK_SECONDS")) if os.environ.get("FERMI_LDAP_URI") else 0.0
 CELERY_BROKER_URL = make_celery_url(get_redis_url(get_data_dir()))
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # a Redis that becomes a replica is waited for; the worker would end otherwise
@@ -66,6 +69,9 @@ CELERY_BEAT_SCHEDULE = {
     "identity-metadata": {"task": "identity.metadata", "schedule": 86400.0, "options": {"expires": 86400.0}},
     **(
         {"audit": {"task": "audit_stream.send", "schedule": 5.0, "options": {"expires": 10.0}}} if STREAMS_AUDIT else {}
+        {"identity-ldap": {"task": "identity.ldap", "schedule": LDAP_SECONDS, "options": {"expires": LDAP_SECONDS}}}
+        if LDAP_SECONDS
+        else {}
     ),
     **({"traces": {"task": "training.traces", "schedule": 10.0, "options": {"expires": 10.0}}} if TRACING else {}),
 }

@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path, re_path
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 
+from apps.accounts.password_reset import request_password_reset
 from apps.accounts.views import sign_in_by_link
 from apps.common.api import UnknownPathView
 from apps.policies.views import serve_second_factor_picture
@@ -48,6 +49,7 @@ urlpatterns = [
     path("mlflow/", include("apps.mlflow.api.urls")),
     path("tensorboard-feed/", include("apps.tensorboard.api.feed_urls")),
     path("scim/v2/", include("apps.directory.api.scim_urls")),
+    path("_allauth/browser/v1/auth/password/request", request_password_reset),  # before allauth's own
     path("_allauth/", include("allauth.headless.urls")),
     path("", include((oauth_pages, "idp"))),
     path("", include("apps.oauth.urls")),

@@ -361,10 +361,31 @@ def test_passwords_can_be_switched_off_while_links_and_providers_work(
     assert answer.json()["errors"][0]["code"] == "local_accounts_off"
     assert client.get("/api/v1/auth/providers").json()["data"] == {
         "localAccounts": False,
+        "passwords": False,
         "providers": [{"id": "sso", "name": "Company", "kind": "openid_connect"}],
         "refusal": None,
     }
     assert sign_in(client, server) == "/tasks?page=2"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("auth/signup", {"username": "new", "password": "correct horse battery"}),
+        ("auth/password/request", {"email": "grace@example.org"}),
+        ("account/password/change", {"new_password": "correct horse battery"}),
+    ],
+)
+def test_no_password_is_made_where_passwords_are_switched_off(
+    client: Client, db: None, settings: Any, path: str, body: dict[str, str]
+) -> None:
+    settings.LOCAL_ACCOUNTS, settings.SIGNUP = False, True
+    grace = User.objects.create_user("grace", email="grace@example.org")
+    if path.startswith("account"):
+        client.force_login(grace)
+    answer = client.post(f"/_allauth/browser/v1/{path}", body, content_type="application/json")
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "local_accounts_off")
+    assert not any(one.has_usable_password() for one in User.objects.all())
 
 
 def test_the_sign_in_page_learns_why_a_sign_in_was_refused(client: Client, db: None) -> None:

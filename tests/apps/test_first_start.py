@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 from apps.accounts.models import ApiToken, AuditEvent, Project, User
@@ -197,3 +197,17 @@ def test_environments_of_an_earlier_release_become_managed() -> None:
     first_start("--demo")
     assert Hosted.objects.count() == 6
     assert Run.objects.count() == 5
+
+
+def test_a_platform_that_nobody_could_sign_in_to_does_not_start(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, data: Path
+) -> None:
+    settings.LOCAL_ACCOUNTS = False
+    with pytest.raises(CommandError, match="FERMI_LOCAL_ACCOUNTS"):
+        first_start()
+    assert not User.objects.exists()
+    monkeypatch.setenv("FERMI_OIDC_URL", "https://sso.example.org")
+    monkeypatch.setenv("FERMI_OIDC_CLIENT_ID", "fermi")
+    browser = Client()
+    assert browser.get(first_start()["signInLink"]).status_code == 302
+    assert browser.get("/api/v1/auth/me").status_code == 200

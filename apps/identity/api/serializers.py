@@ -3,10 +3,12 @@
 from rest_framework import serializers
 
 from apps.common.pages import PageQuery
-from apps.identity.models import ID_PATTERN, MAX_ID_LENGTH
+from apps.identity.models import ID_PATTERN, MAX_ID_LENGTH, ProviderKind
 from apps.identity.starts import STARTS
 
 KINDS = [(str(one), str(one)) for one in STARTS]
+SHOWN_KINDS = [*KINDS, (str(ProviderKind.LDAP), str(ProviderKind.LDAP))]
+"""With the directory, which people sign in by with a password."""
 
 
 class SignInStartRequest(serializers.Serializer):
@@ -42,7 +44,8 @@ class SignInRefusal(serializers.Serializer):
 
 
 class SignInProviders(serializers.Serializer):
-    localAccounts = serializers.BooleanField(help_text="false: passwords are refused")
+    localAccounts = serializers.BooleanField(help_text="false: passwords of the platform's own are refused")
+    passwords = serializers.BooleanField(help_text="whether any count: the platform's own, or those of a directory")
     providers = SignInProvider(many=True)
     refusal = SignInRefusal(allow_null=True, help_text="the text of `error`; null without one")
 
@@ -78,7 +81,7 @@ class IdentityProviderCreateRequest(IdentityProviderChangeRequest):
 
 class IdentityProviderItem(serializers.Serializer):
     id = serializers.CharField()
-    kind = serializers.ChoiceField(KINDS)
+    kind = serializers.ChoiceField(SHOWN_KINDS)
     name = serializers.CharField()
     clientId = serializers.CharField()
     hasSecret = serializers.BooleanField()

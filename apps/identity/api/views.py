@@ -37,6 +37,7 @@ class SignInProvidersView(APIView):
         providers = [{"id": one.id, "name": one.name, "kind": one.kind} for one in found]
         return {
             "localAccounts": settings.LOCAL_ACCOUNTS,
+            "passwords": bool(settings.LOCAL_ACCOUNTS or settings.LDAP),
             "providers": providers,
             "refusal": _explain_refusal(query.get("error", "")),
         }

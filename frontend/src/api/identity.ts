@@ -4,6 +4,7 @@ import { fetchAllPages, http, unwrapResponse } from "./client";
 
 export type IdentityProvider = components["schemas"]["IdentityProviderItem"];
 type CreateBody = components["schemas"]["IdentityProviderCreateRequest"];
+export type ProviderKind = CreateBody["kind"];
 type ChangeBody = Partial<Omit<CreateBody, "id" | "kind">>;
 
 const key = ["identity-providers"] as const;

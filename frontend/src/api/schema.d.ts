@@ -6295,7 +6295,7 @@ export interface components {
         };
         IdentityProviderItem: {
             id: string;
-            kind: components["schemas"]["IdentityProviderKind"];
+            kind: components["schemas"]["ShownIdentityProviderKind"];
             name: string;
             clientId: string;
             hasSecret: boolean;
@@ -9463,6 +9463,8 @@ export interface components {
             tokens: boolean;
         };
         /** @enum {string} */
+        ShownIdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "saml" | "ldap";
+        /** @enum {string} */
         ShownProcessState: "idle" | "starting" | "running" | "exited";
         SignIn: {
             /** @description started with `make up`: on its machine, `fermi login-link` prints a one-time sign-in link */
@@ -9480,8 +9482,10 @@ export interface components {
             kind: components["schemas"]["IdentityProviderKind"];
         };
         SignInProviders: {
-            /** @description false: passwords are refused */
+            /** @description false: passwords of the platform's own are refused */
             localAccounts: boolean;
+            /** @description whether any count: the platform's own, or those of a directory */
+            passwords: boolean;
             providers: components["schemas"]["SignInProvider"][];
             /** @description the text of `error`; null without one */
             refusal: components["schemas"]["SignInRefusal"] | null;

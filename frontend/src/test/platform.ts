@@ -60,7 +60,9 @@ export const platformHandlers = setupServer(
   http.get(apiUrl("/sessions"), () => respondWithList()),
   http.get(apiUrl("/auth/sign-in"), () => respondWith({ embedded: false })),
   http.get("http://fermi.test/_allauth/browser/v1/auth/session", () => HttpResponse.json({}, { status: 401 })),
-  http.get(apiUrl("/auth/providers"), () => respondWith({ localAccounts: true, providers: [], refusal: null })),
+  http.get(apiUrl("/auth/providers"), () =>
+    respondWith({ localAccounts: true, passwords: true, providers: [], refusal: null }),
+  ),
   http.get(apiUrl("/auth/banner"), () => respondWith(null)),
   http.get("http://fermi.test/_allauth/browser/v1/account/authenticators", () =>
     HttpResponse.json({ status: 200, data: [] }),

@@ -83,6 +83,8 @@ def _list_advice(error: FermiError) -> list[str]:
             return [_("MAKE_A_TOKEN")]
         case NotAuthenticatedError(code="SIGN_IN_REFUSED"):
             return []
+        case NotAuthenticatedError(code="LOCAL_ACCOUNTS_OFF"):
+            return [_("SIGN_IN_WITHOUT_PASSWORD")]
         case NotAuthenticatedError(code="SIGN_IN_DENIED" | "SIGN_IN_EXPIRED" | "SIGN_IN_TIMED_OUT"):
             return [_lookup_text(error)[1]]
         case NotAuthenticatedError():

@@ -24,8 +24,8 @@ def issue_token(url: str, username: str, password: str, name: str, lang: str = "
     """Sign in as the console does, create an API token called `name`, end the session and return the token.
     `accepted_banner`: version of the notice that the person accepts; 0: none.
 
-    Raise NotAuthenticatedError for a wrong password, InvalidRequestError where a second factor is needed (which only
-    the console supports), UnreachableError where the platform does not answer.
+    Raise NotAuthenticatedError for a wrong password (LOCAL_ACCOUNTS_OFF where none counts), InvalidRequestError where a
+    second factor is needed (which only the console supports), UnreachableError where the platform does not answer.
     """
     try:
         with httpx.Client(base_url=url, timeout=30, headers={"Accept-Language": lang} if lang else {}) as http:
@@ -58,5 +58,9 @@ def _check_sign_in(response: httpx.Response) -> None:
     flows = [flow["id"] for flow in body.get("data", {}).get("flows", ()) if flow.get("is_pending")]
     if "mfa_authenticate" in flows:
         raise InvalidRequestError("this account asks for a second factor", code="SECOND_FACTOR_NEEDED", status=401)
+    if any(error.get("code") == "local_accounts_off" for error in body.get("errors", ())):
+        raise NotAuthenticatedError(
+            body["errors"][0]["message"], code="LOCAL_ACCOUNTS_OFF", status=response.status_code
+        )
     message = "; ".join(error["message"] for error in body.get("errors", ())) or f"HTTP {response.status_code}"
     raise NotAuthenticatedError(message, code="SIGN_IN_REFUSED", status=response.status_code)

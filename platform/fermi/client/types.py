@@ -3383,6 +3383,11 @@ class SessionsEndRequest(TypedDict):
     """
 
 
+ShownIdentityProviderKind: TypeAlias = Literal[
+    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik", "saml", "ldap"
+]
+
+
 ShownProcessState: TypeAlias = Literal["idle", "starting", "running", "exited"]
 
 
@@ -5658,7 +5663,7 @@ class IdentityProviderCreateRequest(TypedDict):
 
 class IdentityProviderItem(TypedDict):
     id: str
-    kind: IdentityProviderKind
+    kind: ShownIdentityProviderKind
     name: str
     clientId: str
     hasSecret: bool
@@ -6742,7 +6747,11 @@ class SignInPolicyItem(TypedDict):
 class SignInProviders(TypedDict):
     localAccounts: bool
     """
-    false: passwords are refused
+    false: passwords of the platform's own are refused
+    """
+    passwords: bool
+    """
+    whether any count: the platform's own, or those of a directory
     """
     providers: list[SignInProvider]
     refusal: SignInRefusal | None

@@ -39,6 +39,8 @@ FERMI_SIGNUP         "1" lets anyone who reaches the console make an account (wi
 FERMI_IDENTITY_PROVIDERS  providers that people sign in with: JSON, or the path of a JSON or TOML file (docs/sign-in.md)
 FERMI_OIDC_URL       one such provider: the issuer's address, with FERMI_OIDC_CLIENT_ID, FERMI_OIDC_CLIENT_SECRET and
                      FERMI_OIDC_NAME, what its button says
+FERMI_LDAP_URI       a directory whose people sign in with their password there, e.g. ldaps://ldap.example.org; with
+                     FERMI_LDAP_USER_SEARCH and further variables (docs/sign-in-saml-ldap.md)
 FERMI_IDENTITY_RECHECK_SECONDS  after which a provider is asked again whether it still vouches for a person,
                      where it allows that (300; 0: never)
 FERMI_LOCAL_ACCOUNTS "0" refuses passwords: people sign in by a provider, or by a link that `fermi login-link` makes

@@ -3,6 +3,7 @@
 import os
 
 from server.env import read_flag, read_secret_key, read_setting, read_sign_in_policy, read_words
+from server.ldap_settings import read_ldap
 from server.paths import ROOT, get_data_dir
 
 SECRET_KEY = read_secret_key(get_data_dir())
@@ -50,7 +51,12 @@ TEMPLATES = [
 
 # Sign-in ------------------------------------------------------------------------------------------
 AUTH_USER_MODEL = "accounts.User"
-AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+LDAP = read_ldap()
+LDAP_BACKEND = "apps.identity.ldap.backend.LdapBackend"
+AUTHENTICATION_BACKENDS = [
+    "allauth.account.auth_backends.AuthenticationBackend",
+    *([LDAP_BACKEND] if LDAP else []),
+]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
@@ -158,6 +164,7 @@ SPECTACULAR_SETTINGS = {
         "PreflightLevel": "apps.training.preflight.api.TEST_LEVELS",
         "PreflightStatus": "apps.training.preflight.api.PREFLIGHT_STATUSES",
         "IdentityProviderKind": "apps.identity.api.serializers.KINDS",
+        "ShownIdentityProviderKind": "apps.identity.api.serializers.SHOWN_KINDS",
         "IncidentKind": "apps.notices.api.serializers.KIND_CHOICES",
         "NoticeChannelKind": "apps.notices.api.serializers.CHANNELS",
         "AttentionKind": "apps.overview.api.serializers.ATTENTION_KINDS",

@@ -7,7 +7,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from server import env
+from server import env, ldap_settings
 
 MIN_FREE_BYTES = 200 * 1024 * 1024  # bytes
 
@@ -20,6 +20,7 @@ def check_environment() -> None:
     """Check the environment variables, once for all processes. Raise StartupError."""
     try:
         env.check_settings()
+        ldap_settings.read_ldap()
     except env.InvalidSettingError as wrong:
         raise StartupError(str(wrong)) from wrong
 

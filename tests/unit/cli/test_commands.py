@@ -820,6 +820,7 @@ def test_an_accepted_notice_is_sent_before_the_token_is_made(api: FakeApi) -> No
     ("status", "body", "code", "word"),
     [
         (400, {"errors": [{"message": "wrong password", "code": "x"}]}, 3, "wrong password"),
+        (400, {"errors": [{"message": "passwords are off", "code": "local_accounts_off"}]}, 3, "--device"),
         (401, {"data": {"flows": [{"id": "login"}, {"id": "mfa_authenticate", "is_pending": True}]}}, 2, "--token"),
         (429, {}, 3, "HTTP 429"),
     ],

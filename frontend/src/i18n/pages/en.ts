@@ -394,6 +394,7 @@ export const en: PageTranslation = {
     testOf: "Test {{name}}",
     testHint: "A second window shows the claims after a sign-in. No account and no session changes.",
     readonly: "This provider comes from the platform's environment and is changed there.",
+    directory: "Directory",
     links: "Linked accounts",
     linkCount: "{{count}}",
     unlink: "Delete the links",
@@ -414,6 +415,7 @@ export const en: PageTranslation = {
       dingtalk: "DingTalk",
       wecom: "WeCom",
       saml: "SAML 2.0",
+      ldap: "LDAP",
     },
     saml: {
       product: "Product",

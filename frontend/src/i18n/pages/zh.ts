@@ -377,6 +377,7 @@ export const zh = {
     testOf: "测试 {{name}}",
     testHint: "在新窗口中登录，之后显示返回的声明。账号和会话都不会改变。",
     readonly: "此身份提供方来自平台的环境变量，只能在那里修改。",
+    directory: "目录",
     links: "已关联的账号",
     linkCount: "{{count}} 个",
     unlink: "删除关联",
@@ -396,6 +397,7 @@ export const zh = {
       dingtalk: "钉钉",
       wecom: "企业微信",
       saml: "SAML 2.0",
+      ldap: "LDAP",
     },
     saml: {
       product: "产品",

@@ -79,11 +79,16 @@ function Provider({ provider }: { provider: IdentityProvider }) {
           [t("identity.saml.entityId"), text("entity_id")],
           [t("identity.saml.metadataUrl"), text("metadata_url") || t("identity.saml.readOnce")],
         ]
-      : [
-          [t("identity.id"), id],
-          [t(`identity.required.${required}`), text(required)],
-          [t("identity.clientId"), clientId],
-        ];
+      : kind === "ldap"
+        ? [
+            [t("identity.id"), id],
+            [t("identity.directory"), text("server_url")],
+          ]
+        : [
+            [t("identity.id"), id],
+            [t(`identity.required.${required}`), text(required)],
+            [t("identity.clientId"), clientId],
+          ];
   return (
     <Card
       title={
@@ -102,10 +107,14 @@ function Provider({ provider }: { provider: IdentityProvider }) {
             <dd className="break-all">{value}</dd>
           </div>
         ))}
-        <dt className="text-muted">{t(kind === "saml" ? "identity.saml.consumer" : "identity.callback")}</dt>
-        <dd>
-          <CallbackUrl url={callbackUrl} />
-        </dd>
+        {kind !== "ldap" && (
+          <>
+            <dt className="text-muted">{t(kind === "saml" ? "identity.saml.consumer" : "identity.callback")}</dt>
+            <dd>
+              <CallbackUrl url={callbackUrl} />
+            </dd>
+          </>
+        )}
         {metadataUrl !== null && (
           <>
             <dt className="text-muted">{t("identity.saml.platform")}</dt>
@@ -144,7 +153,7 @@ function Actions({ provider }: { provider: IdentityProvider }) {
   const remove = useChange(() => deleteProvider(id));
   return (
     <div className="flex flex-wrap justify-end gap-2">
-      <Trial provider={provider} />
+      {provider.kind !== "ldap" && <Trial provider={provider} />}
       {!readonly && (
         <>
           <Button size="sm" disabled={toggle.isPending} onClick={() => toggle.mutate()}>

@@ -20,7 +20,7 @@ interface ProviderFormProps {
 export function ProviderForm({ provider, trigger }: ProviderFormProps) {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const [kind, setKind] = useState<Kind>(provider?.kind ?? "keycloak");
+  const [kind, setKind] = useState<Kind>(provider && provider.kind !== "ldap" ? provider.kind : "keycloak");
   const [id, setId] = useState(provider?.id ?? "");
   const settings = (provider?.settings ?? {}) as Record<string, unknown>;
   const save = async (texts: Record<string, string>) => {

@@ -1,6 +1,6 @@
-import type { IdentityProvider } from "@/api/identity";
+import type { ProviderKind } from "@/api/identity";
 
-export type Kind = IdentityProvider["kind"];
+export type Kind = ProviderKind;
 
 /** The kinds that have a client at the provider, in the form's order, with an example of the setting that they cannot do
  * without. */

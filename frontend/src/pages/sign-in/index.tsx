@@ -58,7 +58,7 @@ export function Component() {
       else await navigate(next, { replace: true });
     },
   });
-  const local = useQuery(signInProvidersQuery(params.get("error"))).data?.localAccounts ?? true;
+  const passwords = useQuery(signInProvidersQuery(params.get("error"))).data?.passwords ?? true;
   const submit = (event: SubmitEvent<HTMLFormElement>) => {
     event.preventDefault();
     const form = new FormData(event.currentTarget);
@@ -86,7 +86,7 @@ export function Component() {
         )}
         <Banner />
         <SignInProviders next={getSafeNext(params.get("next"))} error={params.get("error")} />
-        {(local || wantsCode) && (
+        {(passwords || wantsCode) && (
           <form onSubmit={submit} className="space-y-4 rounded-xl border bg-surface p-5 shadow-xs">
             {error && (
               <Callout tone="bad" role="alert">

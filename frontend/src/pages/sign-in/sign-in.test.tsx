@@ -156,6 +156,7 @@ test("where passwords are switched off there are the providers alone, and why th
       asked = new URL(request.url).searchParams.get("error");
       return respondWith({
         localAccounts: false,
+        passwords: false,
         providers: [{ id: "company", name: "Company", kind: "keycloak" }],
         refusal: { error: "IDENTITY_NONCE", message: "另一次登录的响应。", hint: "请重新登录。" },
       });

@@ -5,8 +5,10 @@ import json
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 
+from apps.identity.selectors import list_configurations
+from fermi import messages
 from server import bootstrap
 
 
@@ -18,5 +20,7 @@ class Command(BaseCommand):
         parser.add_argument("--demo", action=argparse.BooleanOptionalAction, default=settings.DEMO)
 
     def handle(self, *args: Any, demo: bool, **options: Any) -> None:
+        if not settings.LOCAL_ACCOUNTS and not list_configurations():
+            raise CommandError(" ".join(messages.render_text("LOCAL_ACCOUNTS_NO_PROVIDER", "en")))
         settings.DATA_DIR.mkdir(parents=True, exist_ok=True)
         self.stdout.write(json.dumps(bootstrap.bootstrap_platform(settings.DATA_DIR, with_demo=demo)))
