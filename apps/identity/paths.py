@@ -19,5 +19,14 @@ def get_safe_path(path: str | None) -> str:
 
 def make_callback_url(request: HttpRequest, provider_id: str) -> str:
     """Return the address that a provider sends people back to, which is entered at the provider."""
-    path = f"/auth/oidc/{provider_id}/login/callback/"
+    return make_address(request, f"/auth/oidc/{provider_id}/login/callback/")
+
+
+def make_logout_url(request: HttpRequest, provider_id: str) -> str:
+    """Return the address that a provider sends logout tokens to, which is entered at the provider."""
+    return make_address(request, f"/auth/backchannel-logout/{provider_id}")
+
+
+def make_address(request: HttpRequest, path: str) -> str:
+    """Return the address of a path of this platform, as people use it."""
     return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else request.build_absolute_uri(path)

@@ -75,6 +75,7 @@ OPENID: Mapping[str, Check] = {
     "scopes": check_texts,  # beside openid, profile and email
     "fetch_userinfo": check_flag,
     "end_tokens": check_flag,  # whether API tokens end, too, when the provider no longer vouches for a person (true)
+    "sign_out_there": check_flag,  # whether signing out here leads to the provider's page for it (false)
     "uid_claim": check_text,  # what a person is known by ("sub")
     "username_claim": check_text,  # ("preferred_username")
     "token_auth_method": check_text,  # client_secret_basic | client_secret_post; by default what the server offers

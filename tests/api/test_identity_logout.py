@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from django.test import Client
@@ -279,3 +279,58 @@ def test_tokens_are_remembered_until_their_age_refuses_them(browser: Client, ser
     UsedLogoutToken.objects.update(expires_at="2020-01-01T00:00:00Z")
     delete_expired_tokens()
     assert not UsedLogoutToken.objects.exists()
+
+
+def test_signing_out_here_leads_to_the_providers_page_where_it_is_set_so(
+    browser: Client, server: OpenIdServer, provider: IdentityProvider
+) -> None:
+    def sign_out() -> str | None:
+        answer = browser.post("/api/v1/auth/sign-out", {}, content_type="application/json")
+        assert answer.status_code == 200, answer.content
+        assert not is_signed_in(browser)
+        url: str | None = answer.json()["data"]["url"]
+        return url
+
+    assert sign_out() is None
+    IdentityProvider.objects.update(settings={**provider.settings, "sign_out_there": True})
+    sign_in(browser, server)
+    parts = urlsplit(str(sign_out()))
+    assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{server.url}/end-session"
+    assert parse_qs(parts.query) == {
+        "client_id": ["fermi"],
+        "logout_hint": ["u-1"],
+        "post_logout_redirect_uri": ["http://testserver/sign-in"],
+    }
+    assert not ProviderSession.objects.exists()
+    browser.force_login(User.objects.get())
+    assert sign_out() is None, "this session did not begin by the provider"
+
+
+def test_who_signs_out_while_the_provider_is_silent_is_signed_out_here(browser: Client, server: OpenIdServer) -> None:
+    IdentityProvider.objects.update(settings={"server_url": "http://127.0.0.1:9", "sign_out_there": True})
+    answer = browser.post("/api/v1/auth/sign-out", {}, content_type="application/json")
+    assert (answer.status_code, answer.json()["data"]) == (200, {"url": None})
+    assert not is_signed_in(browser)
+
+
+@pytest.mark.parametrize("address", [None, 7, "http://evil.example.org/out", "javascript:alert(1)"])
+def test_no_browser_is_sent_to_what_is_no_address_of_a_provider(
+    browser: Client, server: OpenIdServer, monkeypatch: pytest.MonkeyPatch, address: Any
+) -> None:
+    described = server.describe() | {"end_session_endpoint": address}
+    monkeypatch.setattr(server, "describe", lambda: described)
+    IdentityProvider.objects.update(settings={"server_url": server.url, "sign_out_there": True})
+    answer = browser.post("/api/v1/auth/sign-out", {}, content_type="application/json")
+    assert answer.json()["data"] == {"url": None}
+
+
+def test_a_token_does_not_end_by_signing_out(browser: Client) -> None:
+    _, token = ApiToken.objects.create(user=User.objects.get())
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = Client().post("/api/v1/auth/sign-out", {}, content_type="application/json", headers=headers)
+    assert answer.json()["data"] == {"url": None}
+    assert Client().get("/api/v1/auth/me", headers=headers).status_code == 200
+
+
+def test_signing_out_needs_a_sign_in(client: Client, db: None) -> None:
+    assert client.post("/api/v1/auth/sign-out", {}, content_type="application/json").status_code == 401

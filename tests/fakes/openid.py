@@ -69,6 +69,7 @@ class OpenIdServer:
             "userinfo_endpoint": f"{self.url}/userinfo",
             "jwks_uri": f"{self.url}/keys",
             "token_endpoint_auth_methods_supported": ["client_secret_post"],
+            "end_session_endpoint": f"{self.url}/end-session",
             "backchannel_logout_supported": True,
             "backchannel_logout_session_supported": True,
             "authorization_response_iss_parameter_supported": self.names_issuer,

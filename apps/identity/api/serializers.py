@@ -19,6 +19,10 @@ class SignInStart(serializers.Serializer):
     url = serializers.CharField(help_text="where the browser goes now")
 
 
+class SignedOut(serializers.Serializer):
+    url = serializers.CharField(allow_null=True, help_text="where the browser goes now, to sign out there")
+
+
 class SignInProvider(serializers.Serializer):
     id = serializers.CharField()
     name = serializers.CharField(help_text="what its button says")
@@ -79,6 +83,9 @@ class IdentityProviderItem(serializers.Serializer):
     enabled = serializers.BooleanField()
     readonly = serializers.BooleanField(help_text="true: it comes from the platform's environment")
     callbackUrl = serializers.CharField(help_text="to be entered at the provider")
+    logoutUrl = serializers.CharField(
+        allow_null=True, help_text="to be entered at the provider for back-channel logout; null where there is none"
+    )
     linkCount = serializers.IntegerField(help_text="accounts that people sign in to by it")
 
 

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth import logout
 from django.http import HttpRequest
 from rest_framework.permissions import AllowAny
 
@@ -15,7 +16,9 @@ from apps.common.texts import render_text
 from apps.identity import selectors, services
 from apps.identity.api import serializers as shapes
 from apps.identity.configuration import ProviderConfiguration
-from apps.identity.paths import make_callback_url
+from apps.identity.oidc.sign_out import find_sign_out_address
+from apps.identity.paths import make_callback_url, make_logout_url
+from apps.identity.provider_settings import OPENID_KINDS
 from apps.identity.starts import STARTS
 from fermi import messages
 
@@ -47,6 +50,18 @@ class SignInStartView(APIView):
         """Begin a sign-in by a provider in this browser, and return where it goes: to the provider, or back to the
         sign-in page with the reason. 404 for a provider that is not there or disabled."""
         return _start(request._request, provider_id, next_url=body.get("next", "/"))
+
+
+class SignOutView(APIView):
+    @operation("signOut", scope="any", data=shapes.SignedOut)
+    def post(self, request: Request) -> Data:
+        """End this browser's session, and return where it goes to sign out at the identity provider, too: null unless
+        the session began by a provider that is set so. A token has no session, and stays."""
+        if request.auth is not None:
+            return {"url": None}
+        url = find_sign_out_address(request._request)
+        logout(request._request)
+        return {"url": url}
 
 
 class IdentityProvidersView(APIView):
@@ -171,5 +186,6 @@ def serialize_provider(request: Request, one: ProviderConfiguration, link_count:
         "enabled": one.enabled,
         "readonly": one.readonly,
         "callbackUrl": make_callback_url(request._request, one.id),
+        "logoutUrl": make_logout_url(request._request, one.id) if one.kind in OPENID_KINDS else None,
         "linkCount": link_count,
     }

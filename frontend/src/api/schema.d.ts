@@ -226,6 +226,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/sign-out": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description End this browser's session, and return where it goes to sign out at the identity provider, too: null unless
+         *     the session began by a provider that is set so. A token has no session, and stays.
+         */
+        post: operations["signOut"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/availability-zones": {
         parameters: {
             query?: never;
@@ -6279,6 +6299,8 @@ export interface components {
             readonly: boolean;
             /** @description to be entered at the provider */
             callbackUrl: string;
+            /** @description to be entered at the provider for back-channel logout; null where there is none */
+            logoutUrl: string | null;
             /** @description accounts that people sign in to by it */
             linkCount: number;
         };
@@ -9448,6 +9470,15 @@ export interface components {
             /** @description path of the console where the person goes afterwards; / otherwise */
             next?: string;
         };
+        SignedOut: {
+            /** @description where the browser goes now, to sign out there */
+            url: string | null;
+        };
+        SignedOutEnvelope: {
+            data: components["schemas"]["SignedOut"];
+            code: number;
+            message: string;
+        };
         SnapshotDiff: {
             before: string;
             after: string;
@@ -12356,6 +12387,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignInEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    signOut: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignedOutEnvelope"];
                 };
             };
             default: {

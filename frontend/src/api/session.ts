@@ -1,7 +1,7 @@
 import { queryOptions } from "@tanstack/react-query";
 import { getLocale } from "@/i18n";
 import { fetchCsrfToken, http, unwrapResponse } from "./client";
-import { ApiError } from "./errors";
+import { ApiError, isSignedOut } from "./errors";
 import type { Me } from "./types";
 
 /** `ended`: true once a session has ended while the console was open. */
@@ -112,7 +112,12 @@ function needsCode(refusal: Refusal): boolean {
   return refusal.data?.flows?.some(({ id, is_pending }) => id === "mfa_authenticate" && is_pending) ?? false;
 }
 
-export async function signOut(): Promise<void> {
-  const response = await auth("DELETE", "/session");
-  if (!response.ok && response.status !== 401) throw new ApiError(response.status, undefined); // 401: signed out
+/** Ends the session. Returns where to go to sign out at the identity provider, too, where it is set so. */
+export async function signOut(): Promise<string | null> {
+  try {
+    return (await unwrapResponse(http.POST("/api/v1/auth/sign-out"))).url;
+  } catch (error) {
+    if (isSignedOut(error)) return null; // already
+    throw error;
+  }
 }

@@ -92,7 +92,11 @@ function SignOut({ username }: { username: string }) {
   const navigate = useNavigate();
   const { mutate, isPending } = useMutation({
     mutationFn: signOut,
-    onSuccess: async () => {
+    onSuccess: async (address) => {
+      if (address) {
+        location.assign(address);
+        return;
+      }
       await navigate("/sign-in");
       client.clear();
     },

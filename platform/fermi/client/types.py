@@ -3184,6 +3184,13 @@ class SignInStartRequest(TypedDict):
     """
 
 
+class SignedOut(TypedDict):
+    url: str | None
+    """
+    where the browser goes now, to sign out there
+    """
+
+
 class SnapshotDiff(TypedDict):
     before: str
     after: str
@@ -5240,6 +5247,10 @@ class IdentityProviderItem(TypedDict):
     callbackUrl: str
     """
     to be entered at the provider
+    """
+    logoutUrl: str | None
+    """
+    to be entered at the provider for back-channel logout; null where there is none
     """
     linkCount: int
     """

@@ -118,6 +118,7 @@ export const en: PageTranslation = {
     idHint: "Lower-case letters, digits and hyphens. It is part of the callback address and never changes.",
     atProvider: "Enter this callback address at the provider:",
     callback: "Callback address",
+    logout: "Back-channel logout",
     recipe: {
       keycloak:
         "Clients, Create client: OpenID Connect, client authentication on, standard flow. The secret is under Credentials.",

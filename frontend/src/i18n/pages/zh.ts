@@ -114,6 +114,7 @@ export const zh = {
     idHint: "小写字母、数字和连字符。它是回调地址的一部分，之后不能修改。",
     atProvider: "请在身份提供方处填写此回调地址：",
     callback: "回调地址",
+    logout: "后端通道注销地址",
     recipe: {
       keycloak:
         "在 Clients 中选择 Create client：类型 OpenID Connect，打开 Client authentication 和 Standard flow。密钥在 Credentials 页。",

@@ -17,6 +17,7 @@ const company: IdentityProvider = {
   enabled: true,
   readonly: false,
   callbackUrl: "https://fermi.example.org/auth/oidc/company/login/callback/",
+  logoutUrl: "https://fermi.example.org/auth/backchannel-logout/company",
   linkCount: 2,
 };
 

@@ -65,7 +65,7 @@ export function Component() {
 
 function Provider({ provider }: { provider: IdentityProvider }) {
   const { t } = useTranslation();
-  const { id, name, kind, clientId, enabled, readonly, callbackUrl, linkCount, settings } = provider;
+  const { id, name, kind, clientId, enabled, readonly, callbackUrl, logoutUrl, linkCount, settings } = provider;
   const issuer = (settings as Record<string, unknown>).server_url;
   const facts: [label: string, value: string][] = [
     [t("identity.id"), id],
@@ -94,6 +94,14 @@ function Provider({ provider }: { provider: IdentityProvider }) {
         <dd>
           <CallbackUrl url={callbackUrl} />
         </dd>
+        {logoutUrl && (
+          <>
+            <dt className="text-muted">{t("identity.logout")}</dt>
+            <dd>
+              <CallbackUrl url={logoutUrl} />
+            </dd>
+          </>
+        )}
         <dt className="text-muted">{t("identity.links")}</dt>
         <dd className="flex flex-wrap items-center gap-2">
           <span>{t("identity.linkCount", { count: linkCount })}</span>
