@@ -6399,7 +6399,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends" | "provider_silent";
         Invitation: {
             /** @description at the platform's address; signs in once. Shown this once */
             path: string;

@@ -1072,6 +1072,7 @@ IncidentKind: TypeAlias = Literal[
     "disk_full",
     "token_ends",
     "certificate_ends",
+    "provider_silent",
 ]
 
 
