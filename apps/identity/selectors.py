@@ -1,14 +1,16 @@
 """Which providers there are."""
 
 import logging
+from datetime import timedelta
 
 from allauth.socialaccount.models import SocialAccount
 from django.db.models import Count
 
 from apps.accounts.encryption import DecryptionError, decrypt_value
+from apps.common.clock import now
 from apps.identity import environment
 from apps.identity.configuration import ProviderConfiguration
-from apps.identity.models import IdentityProvider
+from apps.identity.models import IdentityProvider, ProviderRecheck
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,12 @@ def list_configurations(*, enabled: bool | None = True) -> list[ProviderConfigur
 def find_configuration(provider_id: str, *, enabled: bool | None = True) -> ProviderConfiguration | None:
     """Return the provider of this id, or None."""
     return next((one for one in list_configurations(enabled=enabled) if one.id == provider_id), None)
+
+
+def list_silent_providers(silence: timedelta) -> list[ProviderRecheck]:
+    """Return the enabled providers that have not answered for so long whether they still vouch for people."""
+    known = [one.id for one in list_configurations()]
+    return list(ProviderRecheck.objects.filter(provider__in=known, silent_since__lt=now() - silence).order_by("pk"))
 
 
 def count_links() -> dict[str, int]:

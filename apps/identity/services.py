@@ -14,7 +14,7 @@ from apps.common.errors import ApiError, ProblemsError
 from apps.common.row_bounds import check_row_limit
 from apps.identity import environment
 from apps.identity.issuers import accept_issuer, list_people_values
-from apps.identity.models import IdentityProvider, ProviderKind
+from apps.identity.models import IdentityProvider, ProviderKind, ProviderRecheck
 from apps.identity.provider_settings import check_settings
 from apps.identity.selectors import find_configuration
 from fermi.jobs.spec import Problem
@@ -67,6 +67,7 @@ def delete_provider(user: User, provider_id: str) -> None:
     row = _get_row(provider_id)
     links, _ = SocialAccount.objects.filter(provider=row.pk).delete()
     audit.record_event(user, "identity-provider.delete", row.pk, name=row.name, links=links)
+    ProviderRecheck.objects.filter(pk=row.pk).delete()
     row.delete()
 
 

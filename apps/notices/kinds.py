@@ -34,6 +34,7 @@ INCIDENT_KINDS = {
     "token_ends": IncidentKind(IncidentLevel.WARN, owner=True),
     "audit_stream": IncidentKind(IncidentLevel.WARN, passes=True, operators=True),
     "certificate_ends": IncidentKind(IncidentLevel.WARN, passes=True, operators=True),
+    "provider_silent": IncidentKind(IncidentLevel.WARN, passes=True, operators=True),
 }
 """In the order in which they are listed. The API, the command line, the console and docs/notifications.md take the list
 from here."""

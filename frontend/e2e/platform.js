@@ -24,9 +24,9 @@ const READY_MS = 360_000;
  * `{ url, link, stop() }`; `link` signs in once. Of a platform of our own also `seed(environments)`, or with what another
  * file makes, `signInLink()`, a further one-time link, `token()`, the administrator's, `signal(part, name)`, which sends one of its processes a signal, and
  * `write(name, text)`, which makes a file in the workspace, where tasks may read, and gives its path.
- * `trains`: much is trained there, so one process stands by with PyTorch imported.
+ * `trains`: much is trained there, so one process stands by with PyTorch imported. `settings`: further variables.
  */
-export async function platform({ trains = false } = {}) {
+export async function platform({ trains = false, settings = {} } = {}) {
   const { FERMI_E2E_URL: url, FERMI_E2E_LINK: link } = process.env;
   if (url && link) return { url, link, stop: async () => undefined };
   const data = mkdtempSync(join(tmpdir(), "fermi-e2e-"));
@@ -42,6 +42,7 @@ export async function platform({ trains = false } = {}) {
     FERMI_MASTER_PORTS: masterPorts(),
     FERMI_STAND_BY: trains ? "1" : "0",
     FERMI_RATE_LIMIT: "0",
+    ...settings,
   };
   if (process.env.FERMI_TEST_DATA) {
     const done = spawnSync(PYTHON, ["-m", "tests.platform_process", data], { cwd: ROOT, env, encoding: "utf8" });

@@ -16,6 +16,8 @@ from apps.directory.models import RoleRule
 from apps.identity import recheck, tasks
 from apps.identity.models import IdentityProvider, ProviderGrant, ProviderRecheck
 from apps.identity.oidc import description, renewal, signed_token
+from apps.notices import periodic_checks
+from apps.notices.models import Incident
 from tests.api.test_identity_sign_in import is_signed_in, make_provider, return_to, sign_in, start
 from tests.fakes.openid import OpenIdServer, serve_openid
 
@@ -313,3 +315,20 @@ def test_each_due_provider_gets_a_message_of_its_own(
 def test_a_deleted_account_takes_its_grant_along(browser: Client) -> None:
     SocialAccount.objects.all().delete()
     assert not ProviderGrant.objects.exists()
+
+
+def test_operators_are_notified_of_a_provider_that_stays_silent(browser: Client, server: OpenIdServer) -> None:
+    server.failure = 503
+    run_due()
+    periodic_checks.run_checks()
+    assert not Incident.objects.filter(kind="provider_silent").exists(), "it is silent since a moment"
+    ProviderRecheck.objects.update(silent_since=now() - timedelta(minutes=11))
+    periodic_checks.run_checks()
+    incident = Incident.objects.get(kind="provider_silent")
+    assert (incident.key, incident.over_at) == ("sso", None)
+    assert "503" in incident.params["error"]
+    server.failure = 0
+    run_due()
+    periodic_checks.run_checks()
+    incident.refresh_from_db()
+    assert incident.over_at is not None

@@ -22,7 +22,7 @@ SIGN_IN_PATH = "/sign-in"
 def find_sign_out_address(request: HttpRequest) -> str | None:
     """Return the address for a session that began by a provider whose settings say so. None for every other session,
     and where the provider does not answer or has no such address: then the person is signed out here alone."""
-    row = ProviderSession.objects.filter(pk=request.session.get(ROW_KEY), user=request.user.pk).first()
+    row = ProviderSession.objects.filter(pk=request.session.get(ROW_KEY) or 0, user=request.user.pk).first()
     configuration = find_configuration(row.provider, enabled=None) if row else None
     if row is None or configuration is None or configuration.kind not in OPENID_KINDS:
         return None

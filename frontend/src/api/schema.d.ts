@@ -243,6 +243,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/auth/sign-out": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description End this browser's session, and return where it goes to sign out at the identity provider, too: null unless
+         *     the session began by a provider that is set so. A token has no session, and stays.
+         */
+        post: operations["signOut"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/availability-zones": {
         parameters: {
             query?: never;
@@ -6305,6 +6325,8 @@ export interface components {
             readonly: boolean;
             /** @description to be entered at the provider */
             callbackUrl: string;
+            /** @description to be entered at the provider for back-channel logout; null where there is none */
+            logoutUrl: string | null;
             /** @description accounts that people sign in to by it */
             linkCount: number;
         };
@@ -6403,7 +6425,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends" | "provider_silent";
         Invitation: {
             /** @description at the platform's address; signs in once. Shown this once */
             path: string;
@@ -9513,6 +9535,15 @@ export interface components {
             /** @description path of the console where the person goes afterwards; / otherwise */
             next?: string;
         };
+        SignedOut: {
+            /** @description where the browser goes now, to sign out there */
+            url: string | null;
+        };
+        SignedOutEnvelope: {
+            data: components["schemas"]["SignedOut"];
+            code: number;
+            message: string;
+        };
         SnapshotDiff: {
             before: string;
             after: string;
@@ -12453,6 +12484,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignInEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    signOut: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignedOutEnvelope"];
                 };
             };
             default: {
