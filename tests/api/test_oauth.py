@@ -362,6 +362,11 @@ def test_each_person_sees_and_ends_their_own_grants(
     first = get_app_tokens(browser, app_client, ["tasks:read"])
     [row] = owner.get("/oauth/grants").data["items"]
     assert (row["client"], row["scopes"], row["projects"]) == ("Assistant", ["tasks:read"], None)
+    assert (row["lastUsedAt"], row["lastUsedFrom"]) == (None, "")
+    assert get_status(first["access_token"], "/training-tasks") == 200
+    [row] = owner.get("/oauth/grants").data["items"]
+    assert row["lastUsedAt"]
+    assert row["lastUsedFrom"] == "127.0.0.1"
     assert colleague.get("/oauth/grants").data["items"] == []
     assert colleague.delete(f"/oauth/grants/{row['id']}").status == 404
     assert anonymous.get("/oauth/grants").status == 401

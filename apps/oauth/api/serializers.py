@@ -75,4 +75,6 @@ class GrantItem(serializers.Serializer):
     projects = serializers.ListField(child=serializers.CharField(), allow_null=True, help_text="null: all")
     createdAt = serializers.DateTimeField()
     refreshedAt = serializers.DateTimeField(allow_null=True, help_text="when it last got a token")
+    lastUsedAt = serializers.DateTimeField(allow_null=True, help_text="of its present token")
+    lastUsedFrom = serializers.CharField(help_text="the address of that; empty without one")
     expiresAt = serializers.DateTimeField()

@@ -6,15 +6,16 @@ from typing import Any
 
 from allauth.idp.oidc.models import Client, Token
 from django.db import IntegrityError, transaction
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Coalesce
 from knox.crypto import hash_token
 
 from apps.accounts import audit, selectors
-from apps.accounts.models import User
+from apps.accounts.models import ApiToken, User
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
-from apps.oauth.models import Grant
+from apps.oauth.models import Grant, GrantToken, GrantTokenKind
 from apps.oauth.services.clients import ALL
 
 DEFAULT_DAYS, MAX_DAYS = 30, 90
@@ -90,6 +91,8 @@ def end_grant(user: User, grant_id: str) -> None:
 def list_grants(user: User) -> QuerySet[Grant, Any]:
     """Return the grants of a person that programs use, as the API shows them."""
     rows = Grant.objects.filter(user=user, expires_at__gt=now()).exclude(redeemed_at=None)
+    digests = GrantToken.objects.filter(grant=OuterRef(OuterRef("pk")), kind=GrantTokenKind.ACCESS).values("digest")
+    used = ApiToken.objects.filter(digest__in=digests, last_used_at__isnull=False).order_by("-last_used_at")
     return rows.values(
         "id",
         "scopes",
@@ -97,5 +100,7 @@ def list_grants(user: User) -> QuerySet[Grant, Any]:
         client_=F("client__name"),
         createdAt=F("created_at"),
         refreshedAt=F("refreshed_at"),
+        lastUsedAt=Subquery(used.values("last_used_at")[:1]),
+        lastUsedFrom=Coalesce(Subquery(used.values("last_used_from")[:1]), Value("")),
         expiresAt=F("expires_at"),
     )

@@ -1,7 +1,24 @@
-import { http, unwrapResponse } from "./client";
+import { queryOptions } from "@tanstack/react-query";
+import { fetchAllPages, http, unwrapResponse } from "./client";
 import type { components } from "./schema";
 
 export type AccessRequested = components["schemas"]["AccessRequested"];
+
+export type Grant = components["schemas"]["GrantItem"];
+
+export const grantKeys = { grants: ["oauth-grants"] as const };
+
+/** The programs to which the user has granted access. */
+export const grantsQuery = queryOptions({
+  queryKey: grantKeys.grants,
+  queryFn: () =>
+    fetchAllPages((page) =>
+      unwrapResponse(http.GET("/api/v1/oauth/grants", { params: { query: { page, pageSize: 100 } } })),
+    ),
+});
+
+export const endGrant = (id: string) =>
+  unwrapResponse(http.DELETE("/api/v1/oauth/grants/{grant_id}", { params: { path: { grant_id: id } } }));
 
 /** What the person chose. `projects` null: all of them, also those of later. */
 export interface Choice {

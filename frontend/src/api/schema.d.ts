@@ -6101,6 +6101,13 @@ export interface components {
              * @description when it last got a token
              */
             refreshedAt: string | null;
+            /**
+             * Format: date-time
+             * @description of its present token
+             */
+            lastUsedAt: string | null;
+            /** @description the address of that; empty without one */
+            lastUsedFrom: string;
             /** Format: date-time */
             expiresAt: string;
         };

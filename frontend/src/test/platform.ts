@@ -88,6 +88,7 @@ export const platformHandlers = setupServer(
   http.get(apiUrl("/queue"), () => respondWithList()),
   http.get(apiUrl("/saved-views"), () => respondWithList()),
   http.get(apiUrl("/tokens"), () => respondWithList()),
+  http.get(apiUrl("/oauth/grants"), () => respondWithList()),
   http.get(apiUrl("/projects/:id/members"), () => respondWithList({ username: "ada", role: "maintainer" })),
   http.get(apiUrl("/projects/:id/secrets"), () => respondWithList()),
   http.get(apiUrl("/projects/:id/service-accounts"), () => respondWithList()),

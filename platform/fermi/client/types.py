@@ -917,6 +917,14 @@ class GrantItem(TypedDict):
     """
     when it last got a token
     """
+    lastUsedAt: str | None
+    """
+    of its present token
+    """
+    lastUsedFrom: str
+    """
+    the address of that; empty without one
+    """
     expiresAt: str
 
 

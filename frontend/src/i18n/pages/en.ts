@@ -2037,6 +2037,14 @@ export const en: PageTranslation = {
     openTask: "Open the task",
     events: "Events",
   },
+  programs: {
+    title: "Programs with access",
+    hint: "Programs that you granted access when you signed in with them, such as fermi login or an assistant.",
+    none: "No program has access.",
+    since: "Granted {{time}}",
+    endTitle: "Revoke the access of {{name}}?",
+    endHint: "Its tokens are refused from now on. To use the program again, you have to grant access again.",
+  },
   people: {
     title: "People",
     hint: "Accounts of this platform. Roles in projects are given on the settings page of each project.",

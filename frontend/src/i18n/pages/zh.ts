@@ -1930,6 +1930,14 @@ export const zh = {
     openTask: "打开任务",
     events: "事件",
   },
+  programs: {
+    title: "已授权的程序",
+    hint: "你在登录时授予了访问权限的程序，例如 fermi login 或智能助手。",
+    none: "没有已授权的程序。",
+    since: "授权于 {{time}}",
+    endTitle: "撤销 {{name}} 的访问权限？",
+    endHint: "它的令牌从现在起会被拒绝。再次使用该程序时，需要重新授权。",
+  },
   people: {
     title: "人员",
     hint: "本平台的账号。项目内的角色在各项目的设置中指定。",

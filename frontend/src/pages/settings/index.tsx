@@ -12,6 +12,7 @@ import { Field } from "@/ui/field";
 import { Page } from "@/ui/page";
 import { DefinitionList } from "@/ui/table";
 import { BrowserSessions } from "./browser-sessions";
+import { Programs } from "./programs";
 import { Projects } from "./projects";
 import { SecondFactor } from "./second-factor";
 import { Tokens } from "./tokens";
@@ -26,6 +27,7 @@ export function Component() {
         <Profile me={me} />
         <div className="min-w-0 space-y-4">
           <Tokens me={me} />
+          <Programs me={me} />
           <BrowserSessions />
           <SecondFactor />
           <Projects me={me} />
