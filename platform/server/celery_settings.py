@@ -69,6 +69,8 @@ CELERY_BEAT_SCHEDULE = {
     "identity-metadata": {"task": "identity.metadata", "schedule": 86400.0, "options": {"expires": 86400.0}},
     **(
         {"audit": {"task": "audit_stream.send", "schedule": 5.0, "options": {"expires": 10.0}}} if STREAMS_AUDIT else {}
+    ),
+    **(
         {"identity-ldap": {"task": "identity.ldap", "schedule": LDAP_SECONDS, "options": {"expires": LDAP_SECONDS}}}
         if LDAP_SECONDS
         else {}

@@ -140,7 +140,7 @@ def actions(issuer: OpenIdServer) -> Iterator[ThreadingHTTPServer]:
                 return
             claims = {"sub": "repo:acme/model:ref:refs/heads/main", "aud": query["audience"][0], "event_name": "push",
                       "repository": "acme/model", "ref": "refs/heads/main"}  # fmt: skip
-            body = json.dumps({"count": 1, "value": issuer.sign(claims)}).encode()
+            body = json.dumps({"count": 1, "value": issuer.sign_pipeline_token(claims)}).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -192,7 +192,7 @@ def test_a_job_of_gitlab_has_its_id_token_in_a_variable_and_any_other_in_a_file(
 ) -> None:
     make_rule(owner, issuer, "fermi")
     claims = {"sub": "x", "aud": "fermi", "repository": "acme/model", "ref": "refs/heads/main"}
-    monkeypatch.setenv("FERMI_ID_TOKEN", issuer.sign(claims))
+    monkeypatch.setenv("FERMI_ID_TOKEN", issuer.sign_pipeline_token(claims))
     monkeypatch.setenv("FERMI_TOKEN", "fermi_old")
     done = command("exchange", "ci@project-one", "-o", "json")
     assert json.loads(done.out) == {
@@ -201,7 +201,7 @@ def test_a_job_of_gitlab_has_its_id_token_in_a_variable_and_any_other_in_a_file(
         "expires_in": 600,
     }
     assert "FERMI_TOKEN is set" in done.err
-    (tmp_path / "id-token").write_text(issuer.sign(claims) + "\n")
+    (tmp_path / "id-token").write_text(issuer.sign_pipeline_token(claims) + "\n")
     assert command("exchange", "ci@project-one", "--file", "id-token", "--print").out.startswith("fermi_")
     assert command("exchange", "ci@project-one", "--file", "missing").code == 2
     monkeypatch.delenv("FERMI_ID_TOKEN")

@@ -82,7 +82,7 @@ def get_refusal(answer: Answer) -> str:
 
 
 def test_a_pipeline_gets_a_token_of_the_service_account(owner: Api, server: OpenIdServer, rule: str) -> None:
-    made = exchange(server.sign(CLAIMS)).data
+    made = exchange(server.sign_pipeline_token(CLAIMS)).data
     assert made["access_token"].startswith("fermi_")
     assert (made["token_type"], made["expires_in"], made["scope"]) == ("Bearer", 600, "projects:read tasks:write")
     account = Api(token=made["access_token"])
@@ -103,7 +103,7 @@ def test_a_pipeline_gets_a_token_of_the_service_account(owner: Api, server: Open
 def test_a_form_is_accepted_as_clients_of_rfc_8693_send_it(server: OpenIdServer, rule: str) -> None:
     form = {
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
-        "subject_token": server.sign(CLAIMS),
+        "subject_token": server.sign_pipeline_token(CLAIMS),
         "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
         "requested_token_type": "urn:ietf:params:oauth:token-type:access_token",
         "service_account": ACCOUNT,
@@ -115,12 +115,14 @@ def test_a_form_is_accepted_as_clients_of_rfc_8693_send_it(server: OpenIdServer,
 
 
 def test_fewer_scopes_are_given_and_never_more(server: OpenIdServer, rule: str) -> None:
-    assert get_refusal(exchange(server.sign(CLAIMS), scope="tasks:read secrets:read")) == "EXCHANGE_SCOPE"
-    assert exchange(server.sign(CLAIMS), scope="tasks:read").data["scope"] == "tasks:read"
+    assert (
+        get_refusal(exchange(server.sign_pipeline_token(CLAIMS), scope="tasks:read secrets:read")) == "EXCHANGE_SCOPE"
+    )
+    assert exchange(server.sign_pipeline_token(CLAIMS), scope="tasks:read").data["scope"] == "tasks:read"
 
 
 def test_each_id_token_counts_once(server: OpenIdServer, rule: str) -> None:
-    token = server.sign(CLAIMS)
+    token = server.sign_pipeline_token(CLAIMS)
     assert exchange(token).status == 200
     assert exchange(token).error == "EXCHANGE_REPLAY"
     head, _, signature = token.rpartition(".")
@@ -146,7 +148,7 @@ def test_each_id_token_counts_once(server: OpenIdServer, rule: str) -> None:
 def test_a_claim_that_is_not_as_required_is_named_without_the_rules_value(
     owner: Api, server: OpenIdServer, rule: str, changes: dict[str, Any], claim: str
 ) -> None:
-    answer = exchange(server.sign({**CLAIMS, **changes}))
+    answer = exchange(server.sign_pipeline_token({**CLAIMS, **changes}))
     assert get_refusal(answer) == "EXCHANGE_CLAIM"
     assert claim in answer.body["message"]
     if claim == "ref":
@@ -170,12 +172,12 @@ def test_a_claim_that_is_not_as_required_is_named_without_the_rules_value(
 def test_a_proposed_change_gets_no_token_unless_the_rule_says_so(
     owner: Api, server: OpenIdServer, rule: str, changes: dict[str, Any], claim: str
 ) -> None:
-    answer = exchange(server.sign({**CLAIMS, **changes}))
+    answer = exchange(server.sign_pipeline_token({**CLAIMS, **changes}))
     assert get_refusal(answer) == "EXCHANGE_PROPOSAL"
     assert claim in answer.body["message"]
     if claim != "sub":
         make_rule(owner, server, conditions={"repository": "acme/model", claim: changes[claim]})
-        assert exchange(server.sign({**CLAIMS, **changes})).status == 200
+        assert exchange(server.sign_pipeline_token({**CLAIMS, **changes})).status == 200
 
 
 @pytest.mark.parametrize(
@@ -199,23 +201,23 @@ def test_a_proposed_change_gets_no_token_unless_the_rule_says_so(
 def test_an_id_token_that_is_not_valid_now_is_refused(
     server: OpenIdServer, rule: str, changes: dict[str, Any], code: str
 ) -> None:
-    assert get_refusal(exchange(server.sign({**CLAIMS, **changes}))) == code
+    assert get_refusal(exchange(server.sign_pipeline_token({**CLAIMS, **changes}))) == code
 
 
 def test_a_signature_that_is_not_the_issuers_is_refused(server: OpenIdServer, rule: str) -> None:
     public = server.key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    assert get_refusal(exchange(server.sign(CLAIMS, "none"))) == "EXCHANGE_ALGORITHM"
-    signed = f"{encode({'alg': 'HS256', 'kid': server.kid})}.{server.sign(CLAIMS).split('.')[1]}"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS, "none"))) == "EXCHANGE_ALGORITHM"
+    signed = f"{encode({'alg': 'HS256', 'kid': server.kid})}.{server.sign_pipeline_token(CLAIMS).split('.')[1]}"
     signature = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256).sign(signed.encode(), public)
     assert get_refusal(exchange(f"{signed}.{jwt.utils.base64url_encode(signature).decode()}")) == "EXCHANGE_ALGORITHM"
-    assert get_refusal(exchange(server.sign(CLAIMS, "RS512"))) == "EXCHANGE_ALGORITHM"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS, "RS512"))) == "EXCHANGE_ALGORITHM"
     other = rsa.generate_private_key(65537, 2048)
-    assert get_refusal(exchange(server.sign(CLAIMS, key=other))) == "EXCHANGE_SIGNATURE"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS, key=other))) == "EXCHANGE_SIGNATURE"
     curve = ec.generate_private_key(ec.SECP256R1())
-    assert get_refusal(exchange(server.sign(CLAIMS, "ES256", key=curve))) == "EXCHANGE_SIGNATURE"
-    head, _, signed = server.sign(CLAIMS).split(".")
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS, "ES256", key=curve))) == "EXCHANGE_SIGNATURE"
+    head, _, signed = server.sign_pipeline_token(CLAIMS).split(".")
     assert get_refusal(exchange(f"{head}.{encode({**CLAIMS, 'iss': server.url})}.{signed}")) == "EXCHANGE_SIGNATURE"
 
 
@@ -225,19 +227,19 @@ def encode(part: dict[str, Any]) -> str:
 
 
 def test_a_changed_key_is_fetched_once_a_minute(server: OpenIdServer, rule: str) -> None:
-    assert exchange(server.sign(CLAIMS)).status == 200
+    assert exchange(server.sign_pipeline_token(CLAIMS)).status == 200
     server.rotate_key()
-    assert exchange(server.sign(CLAIMS)).status == 200
+    assert exchange(server.sign_pipeline_token(CLAIMS)).status == 200
     before = server.key_requests
     for kid in ("a", "b", "c"):
-        assert exchange(server.sign(CLAIMS, kid=kid)).error == "EXCHANGE_SIGNATURE"
+        assert exchange(server.sign_pipeline_token(CLAIMS, kid=kid)).error == "EXCHANGE_SIGNATURE"
     assert server.key_requests == before
 
 
 @pytest.mark.parametrize("issuer", ["https://evil.example.org", "{url}/", "{url}/x", "https://gitlab.com", "", 5])
 def test_an_issuer_that_no_rule_names_exactly_gets_no_request(server: OpenIdServer, rule: str, issuer: Any) -> None:
     named = issuer.format(url=server.url) if isinstance(issuer, str) else issuer
-    signed = server.sign(CLAIMS).rpartition(".")[2]
+    signed = server.sign_pipeline_token(CLAIMS).rpartition(".")[2]
     answer = exchange(f"{encode({'alg': 'RS256', 'kid': server.kid})}.{encode({**CLAIMS, 'iss': named})}.{signed}")
     assert get_refusal(answer) in ("EXCHANGE_ISSUER", "EXCHANGE_TOKEN_BROKEN")
     assert server.key_requests == 0
@@ -247,14 +249,14 @@ def test_an_issuer_that_the_operator_no_longer_allows_is_refused(
     server: OpenIdServer, rule: str, settings: Any
 ) -> None:
     settings.EXCHANGE_ISSUERS = []
-    assert get_refusal(exchange(server.sign(CLAIMS))) == "EXCHANGE_ISSUER"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS))) == "EXCHANGE_ISSUER"
 
 
 def test_a_description_that_names_another_issuer_is_refused(
     server: OpenIdServer, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "describe", lambda: {"issuer": "https://other.example.org", "jwks_uri": server.url})
-    answer = exchange(server.sign(CLAIMS))
+    answer = exchange(server.sign_pipeline_token(CLAIMS))
     assert (answer.status, answer.error) == (503, "EXCHANGE_ISSUER_SILENT")
 
 
@@ -264,11 +266,11 @@ def test_an_issuer_that_does_not_answer_is_asked_again_later(
     requests = []
     monkeypatch.setattr(server, "describe", lambda: requests.append(1))  # the server answers 400
     for _ in range(3):
-        assert exchange(server.sign(CLAIMS)).error == "EXCHANGE_ISSUER_SILENT"
+        assert exchange(server.sign_pipeline_token(CLAIMS)).error == "EXCHANGE_ISSUER_SILENT"
     assert len(requests) == 1
     monkeypatch.undo()
     monkeypatch.setattr(issuers, "FAILURE_SECONDS", 0.0)
-    assert exchange(server.sign(CLAIMS)).status == 200
+    assert exchange(server.sign_pipeline_token(CLAIMS)).status == 200
 
 
 NESTED = jwt.utils.base64url_encode(b"[" * 9_000).decode() + ".e30.AA"
@@ -295,23 +297,26 @@ def test_a_service_account_without_a_rule_and_an_unknown_one_are_refused_alike(
     owner: Api, server: OpenIdServer, rule: str
 ) -> None:
     assert owner.post("/projects/project-one/service-accounts", {"name": "other"}).status == 201
-    refusals = [exchange(server.sign(CLAIMS), account) for account in ("other@project-one", "ci@project-9", "owner")]
+    refusals = [
+        exchange(server.sign_pipeline_token(CLAIMS), account)
+        for account in ("other@project-one", "ci@project-9", "owner")
+    ]
     assert {get_refusal(one) for one in refusals} == {"EXCHANGE_REFUSED"}
 
 
 def test_a_disabled_rule_gives_nothing(owner: Api, server: OpenIdServer, rule: str) -> None:
     assert owner.patch(f"{PATH}/{rule}", {"enabled": False}).data["enabled"] is False
-    assert get_refusal(exchange(server.sign(CLAIMS))) == "EXCHANGE_ISSUER"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS))) == "EXCHANGE_ISSUER"
     make_rule(owner, server, name="another", conditions={"repository": "acme/model", "ref": "refs/heads/dev"})
-    assert get_refusal(exchange(server.sign(CLAIMS))) == "EXCHANGE_CLAIM"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS))) == "EXCHANGE_CLAIM"
 
 
 def test_a_deleted_service_account_loses_its_rules_for_ever(owner: Api, server: OpenIdServer, rule: str) -> None:
-    assert exchange(server.sign(CLAIMS)).status == 200
+    assert exchange(server.sign_pipeline_token(CLAIMS)).status == 200
     assert owner.delete("/projects/project-one/service-accounts/ci").status == 200
-    assert get_refusal(exchange(server.sign(CLAIMS))) == "EXCHANGE_ISSUER"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS))) == "EXCHANGE_ISSUER"
     assert owner.post("/projects/project-one/service-accounts", {"name": "ci"}).status == 201
-    assert get_refusal(exchange(server.sign(CLAIMS))) == "EXCHANGE_ISSUER"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS))) == "EXCHANGE_ISSUER"
     assert owner.get(PATH).data["items"] == []
 
 
@@ -319,17 +324,17 @@ def test_an_inactive_account_and_a_deleted_project_give_nothing(
     owner: Api, admin: Api, server: OpenIdServer, rule: str
 ) -> None:
     User.objects.filter(username=ACCOUNT).update(is_active=False)
-    assert get_refusal(exchange(server.sign(CLAIMS))) == "EXCHANGE_REFUSED"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS))) == "EXCHANGE_REFUSED"
     User.objects.filter(username=ACCOUNT).update(is_active=True)
     Membership.objects.filter(user=owner.user).delete()
     assert admin.delete("/projects/project-one").status == 200
     assert not Rule.objects.exists()
-    assert get_refusal(exchange(server.sign(CLAIMS))) == "EXCHANGE_ISSUER"
+    assert get_refusal(exchange(server.sign_pipeline_token(CLAIMS))) == "EXCHANGE_ISSUER"
 
 
 def test_refusals_are_recorded_once_a_minute_per_account(server: OpenIdServer, rule: str) -> None:
     for _ in range(4):
-        assert exchange(server.sign({**CLAIMS, "ref": "x"})).error == "EXCHANGE_CLAIM"
+        assert exchange(server.sign_pipeline_token({**CLAIMS, "ref": "x"})).error == "EXCHANGE_CLAIM"
     assert AuditEvent.objects.filter(action="token.exchange-refused").count() == 1
 
 
@@ -337,23 +342,23 @@ def test_the_oldest_rule_that_accepts_the_token_and_gives_the_scopes_counts(
     owner: Api, server: OpenIdServer, rule: str
 ) -> None:
     wide = make_rule(owner, server, name="wide", scopes=["runs:read"], conditions={"repository": "acme/*"}, minutes=5)
-    assert exchange(server.sign(CLAIMS)).data["expires_in"] == 600
-    made = exchange(server.sign(CLAIMS), scope="runs:read").data
+    assert exchange(server.sign_pipeline_token(CLAIMS)).data["expires_in"] == 600
+    made = exchange(server.sign_pipeline_token(CLAIMS), scope="runs:read").data
     assert (made["expires_in"], made["scope"]) == (300, "runs:read")
-    assert exchange(server.sign({**CLAIMS, "ref": "refs/heads/dev"})).data["scope"] == "runs:read"
+    assert exchange(server.sign_pipeline_token({**CLAIMS, "ref": "refs/heads/dev"})).data["scope"] == "runs:read"
     assert Rule.objects.get(pk=wide).last_used_at
 
 
 def test_the_claim_is_named_of_the_rule_that_fits_best(owner: Api, server: OpenIdServer, rule: str) -> None:
     make_rule(owner, server, name="other", conditions={"a": "b", "repository": "acme/other", "ref": "refs/heads/main"})
-    answer = exchange(server.sign({**CLAIMS, "ref": "refs/heads/dev"}))
+    answer = exchange(server.sign_pipeline_token({**CLAIMS, "ref": "refs/heads/dev"}))
     assert "refs/heads/dev" in answer.body["message"]
-    answer = exchange(server.sign({**CLAIMS, "repository": "acme/other", "a": "c"}))
+    answer = exchange(server.sign_pipeline_token({**CLAIMS, "repository": "acme/other", "a": "c"}))
     assert "其 a 为 c" in answer.body["message"]
 
 
 def test_what_has_ended_is_deleted(server: OpenIdServer, rule: str) -> None:
-    assert exchange(server.sign(CLAIMS)).status == 200
+    assert exchange(server.sign_pipeline_token(CLAIMS)).status == 200
     assert retention.delete_expired() == 0
     UsedToken.objects.update(expires_at=now() - timedelta(seconds=1))
     ApiToken.objects.filter(user__username=ACCOUNT).update(expiry=now() - timedelta(days=2))

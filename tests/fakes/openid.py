@@ -80,7 +80,9 @@ class OpenIdServer:
         public = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
         return {"keys": [{**public, "kid": self.kid, "use": "sig", "alg": "RS256"}]}
 
-    def sign(self, claims: dict[str, Any], algorithm: str = "RS256", key: Any = None, kid: str = "") -> str:
+    def sign_pipeline_token(
+        self, claims: dict[str, Any], algorithm: str = "RS256", key: Any = None, kid: str = ""
+    ) -> str:
         """Return an ID token as a pipeline gets it: it has no nonce, and names the audience that the pipeline wants.
         None removes a claim."""
         now = int(time.time())

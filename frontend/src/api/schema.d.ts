@@ -149,6 +149,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit-events/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the actions that the audit trail records, with what they are called in the language of the request. */
+        get: operations["listAuditActions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit-events/export": {
         parameters: {
             query?: never;
@@ -163,6 +180,57 @@ export interface paths {
         get: operations["exportAuditEvents"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit-stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return where the audit trail is sent to, and how far each receiver has come (administrator). */
+        get: operations["getAuditStream"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/banner": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the text that people read before they sign in, in the request's language; null without one. */
+        get: operations["getSignInBanner"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/banner/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Accept the banner in this session of a browser; recorded in the audit trail. 409 for another version. */
+        post: operations["acceptSignInBanner"];
         delete?: never;
         options?: never;
         head?: never;
@@ -979,6 +1047,78 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/directories": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the directories that write people and groups over SCIM (administrator). */
+        get: operations["listDirectories"];
+        put?: never;
+        /** @description Add a directory and return its first token, shown this once (administrator). */
+        post: operations["createDirectory"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories/{directory_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * @description Delete a directory with its groups and tokens; the roles that its groups gave end. The accounts of its people
+         *     stay as they are (administrator).
+         */
+        delete: operations["deleteDirectory"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories/{directory_id}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Add a token to a directory, shown this once; the others stay valid until they are revoked (administrator). */
+        post: operations["createDirectoryToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories/{directory_id}/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Revoke a token of a directory (administrator). */
+        delete: operations["revokeDirectoryToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/drills": {
         parameters: {
             query?: never;
@@ -1086,6 +1226,23 @@ export interface paths {
          *     it is reserved or under maintenance.
          */
         get: operations["getTimeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/exchange-issuers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return whose ID tokens the operator allows in exchange rules. */
+        get: operations["listExchangeIssuers"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1884,6 +2041,42 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/projects/{project_id}/exchange-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the rules by which pipelines get tokens of the project's service accounts (maintainer). */
+        get: operations["listExchangeRules"];
+        put?: never;
+        /** @description Let pipelines get tokens of a service account (maintainer, not with a narrow token). */
+        post: operations["createExchangeRule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/exchange-rules/{rule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Delete a rule (maintainer). Tokens that pipelines have end by themselves, within the hour. */
+        delete: operations["deleteExchangeRule"];
+        options?: never;
+        head?: never;
+        /** @description Change a rule (maintainer, not with a narrow token). Tokens that pipelines have stay as they are. */
+        patch: operations["changeExchangeRule"];
+        trace?: never;
+    };
     "/api/v1/projects/{project_id}/file-uploads": {
         parameters: {
             query?: never;
@@ -2457,8 +2650,8 @@ export interface paths {
         get: operations["listRoleRules"];
         put?: never;
         /**
-         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `previewRoleRules` tells
-         *     beforehand what that changes.
+         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `fingerprint` is that of
+         *     `previewRoleRules` for the same rule: nothing is saved that the preview has not shown.
          */
         post: operations["createRoleRule"];
         delete?: never;
@@ -2475,10 +2668,13 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Replace a rule and apply all rules (administrator). */
+        /** @description Replace a rule and apply all rules (administrator). `fingerprint` is that of the preview. */
         put: operations["replaceRoleRule"];
         post?: never;
-        /** @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. */
+        /**
+         * @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. `fingerprint` is
+         *     that of the preview.
+         */
         delete: operations["deleteRoleRule"];
         options?: never;
         head?: never;
@@ -2993,6 +3189,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sign-in-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the rules for passwords, second factors, sessions and the banner (administrator). */
+        get: operations["getSignInPolicy"];
+        /**
+         * @description Replace these rules (administrator). Who lacks a second factor that is then required sets it up at the next
+         *     request; nobody's session ends by it.
+         */
+        put: operations["changeSignInPolicy"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sweeps": {
         parameters: {
             query?: never;
@@ -3239,6 +3456,27 @@ export interface paths {
          *     have.
          */
         delete: operations["endTensorboard"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/token-exchange": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Exchange a pipeline's ID token for an API token of minutes, which a service account's rule allows. A form is
+         *     accepted as well as JSON. 400 for an ID token that is not valid, 403 for one that no rule of the service account
+         *     accepts.
+         */
+        post: operations["exchangeToken"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -4622,6 +4860,18 @@ export interface components {
         };
         /** @enum {string} */
         AttentionSubjectType: "task" | "environment" | "worker" | "cluster" | "project" | "platform";
+        AuditAction: {
+            action: string;
+            text: string;
+        };
+        AuditActions: {
+            items: components["schemas"]["AuditAction"][];
+        };
+        AuditActionsEnvelope: {
+            data: components["schemas"]["AuditActions"];
+            code: number;
+            message: string;
+        };
         AuditEventItem: {
             id: number;
             /** Format: date-time */
@@ -4629,6 +4879,8 @@ export interface components {
             actor: string | null;
             project: string | null;
             action: string;
+            /** @description what the action is called, in the language of the request */
+            actionText: string;
             target: string;
             data: {
                 [key: string]: unknown;
@@ -4651,6 +4903,33 @@ export interface components {
         };
         AuditPageEnvelope: {
             data: components["schemas"]["AuditPage"];
+            code: number;
+            message: string;
+        };
+        AuditReceiverItem: {
+            name: components["schemas"]["NameEnum"];
+            /** @description without user, password, path and query */
+            address: string;
+            /** @description id of the last event that it confirmed */
+            position: number | null;
+            /** @description events that it has not confirmed; at most 10,000 are counted */
+            eventsBehind: number;
+            /** Format: date-time */
+            firstUnsentAt: string | null;
+            /** Format: date-time */
+            sentAt: string | null;
+            /** Format: date-time */
+            failingSince: string | null;
+            failures: number;
+            problem: string;
+            /** Format: date-time */
+            nextTryAt: string | null;
+        };
+        AuditStream: {
+            receivers: components["schemas"]["AuditReceiverItem"][];
+        };
+        AuditStreamEnvelope: {
+            data: components["schemas"]["AuditStream"];
             code: number;
             message: string;
         };
@@ -4688,6 +4967,17 @@ export interface components {
         };
         /** @enum {string} */
         AxisEnum: "step" | "time" | "relativeTime" | "tokens" | "samples" | "gpuHours";
+        Banner: {
+            title: string;
+            /** @description plain text with line ends */
+            text: string;
+            /** @description people accept it in each session, or can do nothing */
+            required: boolean;
+            version: number;
+        };
+        BannerAcceptRequest: {
+            version: number;
+        };
         BetweenZones: {
             items: components["schemas"]["ZoneLink"][];
         };
@@ -5145,6 +5435,75 @@ export interface components {
             status: components["schemas"]["TaskState"];
             /** Format: date-time */
             createdAt: string;
+        };
+        DirectoryCreated: {
+            id: string;
+            name: string;
+            /** @description of SCIM, on this platform */
+            path: string;
+            token: components["schemas"]["DirectoryTokenCreated"];
+        };
+        DirectoryCreatedEnvelope: {
+            data: components["schemas"]["DirectoryCreated"];
+            code: number;
+            message: string;
+        };
+        DirectoryItem: {
+            id: string;
+            name: string;
+            /** @description empty: none */
+            provider: string;
+            /** @description empty: none */
+            uidAttribute: string;
+            /** Format: date-time */
+            createdAt: string;
+            people: number;
+            groups: number;
+            tokens: components["schemas"]["DirectoryTokenItem"][];
+        };
+        DirectoryItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["DirectoryItem"][];
+        };
+        DirectoryItemPageEnvelope: {
+            data: components["schemas"]["DirectoryItemPage"];
+            code: number;
+            message: string;
+        };
+        DirectoryRequest: {
+            name: string;
+            /**
+             * @description identity provider that its people sign in by
+             * @default
+             */
+            provider?: string;
+            /**
+             * @description attribute that the provider knows people by; empty: they are not linked to it
+             * @default
+             */
+            uidAttribute?: components["schemas"]["UidAttributeEnum"] | components["schemas"]["BlankEnum"];
+        };
+        DirectoryTokenCreated: {
+            id: string;
+            /** @description shown this once */
+            token: string;
+            /** Format: date-time */
+            createdAt: string;
+        };
+        DirectoryTokenCreatedEnvelope: {
+            data: components["schemas"]["DirectoryTokenCreated"];
+            code: number;
+            message: string;
+        };
+        DirectoryTokenItem: {
+            id: string;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            lastUsedAt: string | null;
         };
         DistributedConfigRequest: {
             /** @default true */
@@ -5793,6 +6152,70 @@ export interface components {
             message: string;
             hint: string;
         };
+        ExchangeIssuers: {
+            /** @description that the operator allows */
+            issuers: string[];
+        };
+        ExchangeIssuersEnvelope: {
+            data: components["schemas"]["ExchangeIssuers"];
+            code: number;
+            message: string;
+        };
+        ExchangeRuleItem: {
+            id: string;
+            serviceAccount: string;
+            /** @description what a pipeline sends as `service_account` */
+            username: string;
+            name: string;
+            issuer: string;
+            audience: string;
+            conditions: {
+                [key: string]: string;
+            };
+            scopes: string[];
+            minutes: number;
+            enabled: boolean;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            lastUsedAt: string | null;
+        };
+        ExchangeRuleItemEnvelope: {
+            data: components["schemas"]["ExchangeRuleItem"];
+            code: number;
+            message: string;
+        };
+        ExchangeRuleItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["ExchangeRuleItem"][];
+        };
+        ExchangeRuleItemPageEnvelope: {
+            data: components["schemas"]["ExchangeRuleItemPage"];
+            code: number;
+            message: string;
+        };
+        ExchangeRuleRequest: {
+            name: string;
+            /** @description `iss` of the ID tokens, exactly */
+            issuer: string;
+            /** @description `aud` of the ID tokens: this platform's address */
+            audience: string;
+            /** @description by claim: its value, or the beginning with `*` behind it; at most 10 */
+            conditions: {
+                [key: string]: string;
+            };
+            /** @description operations that the tokens may call, such as `tasks:write` */
+            scopes: string[];
+            /** @description how long a token is valid */
+            minutes: number;
+            /** @description true by default */
+            enabled?: boolean;
+            /** @description its name; never changes */
+            serviceAccount: string;
+        };
         FailingNode: {
             environmentId: string;
             name: string;
@@ -6123,6 +6546,8 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
+        GrantTypeEnum: "urn:ietf:params:oauth:grant-type:token-exchange";
+        /** @enum {string} */
         GroupAction: "start" | "stop" | "restart" | "edit" | "delete";
         GroupCreateRequest: {
             name: string;
@@ -6307,10 +6732,11 @@ export interface components {
         };
         IdentityProviderCreateRequest: {
             name: string;
-            clientId: string;
+            /** @description SAML has none */
+            clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, … */
             settings: {
                 [key: string]: unknown;
             };
@@ -6332,6 +6758,8 @@ export interface components {
             readonly: boolean;
             /** @description to be entered at the provider */
             callbackUrl: string;
+            /** @description what a SAML provider reads about this platform; null for other kinds */
+            metadataUrl: string | null;
             /** @description to be entered at the provider for back-channel logout; null where there is none */
             logoutUrl: string | null;
             /** @description accounts that people sign in to by it */
@@ -6354,7 +6782,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik";
+        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "feishu" | "lark" | "dingtalk" | "wecom" | "saml";
         IdentityProviderLink: {
             username: string;
             uid: string;
@@ -6432,7 +6860,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends" | "provider_silent";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "audit_stream" | "certificate_ends" | "provider_silent";
         Invitation: {
             /** @description at the platform's address; signs in once. Shown this once */
             path: string;
@@ -7001,6 +7429,8 @@ export interface components {
             min: number;
             max: number | null;
         };
+        /** @enum {string} */
+        NameEnum: "syslog" | "webhook";
         NamedText: {
             name: string;
             content: string;
@@ -7300,6 +7730,11 @@ export interface components {
         };
         OptionalAgentTokenEnvelope: {
             data: components["schemas"]["AgentToken"] | null;
+            code: number;
+            message: string;
+        };
+        OptionalBannerEnvelope: {
+            data: components["schemas"]["Banner"] | null;
             code: number;
             message: string;
         };
@@ -7740,6 +8175,23 @@ export interface components {
             /** @description id or name */
             zone?: string | null;
         };
+        PatchedExchangeRuleChangeRequest: {
+            name?: string;
+            /** @description `iss` of the ID tokens, exactly */
+            issuer?: string;
+            /** @description `aud` of the ID tokens: this platform's address */
+            audience?: string;
+            /** @description by claim: its value, or the beginning with `*` behind it; at most 10 */
+            conditions?: {
+                [key: string]: string;
+            };
+            /** @description operations that the tokens may call, such as `tasks:write` */
+            scopes?: string[];
+            /** @description how long a token is valid */
+            minutes?: number;
+            /** @description true by default */
+            enabled?: boolean;
+        };
         PatchedGroupChangeRequest: {
             name?: string;
             /** @description the master's node name, without -number; may be left out with one node */
@@ -7761,10 +8213,11 @@ export interface components {
         };
         PatchedIdentityProviderChangeRequest: {
             name?: string;
+            /** @description SAML has none */
             clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, … */
             settings?: {
                 [key: string]: unknown;
             };
@@ -8563,6 +9016,8 @@ export interface components {
             label: string;
             reasons: components["schemas"]["WarningItem"][];
         };
+        /** @enum {string} */
+        RequestedTokenTypeEnum: "urn:ietf:params:oauth:token-type:access_token";
         Reservation: {
             id: string;
             kind: components["schemas"]["ReservationKindEnum"];
@@ -8653,6 +9108,10 @@ export interface components {
             name: string;
             username: string;
         };
+        RoleRuleGroup: {
+            name: string;
+            peopleCount: number;
+        };
         RoleRuleItem: {
             id: string;
             provider: string;
@@ -8664,6 +9123,14 @@ export interface components {
             administrator: boolean;
             /** @description empty for administrators */
             role: string;
+            /** @description people whose last sign-in sent a group of the rule */
+            peopleCount: number;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            updatedAt: string;
+            updatedBy: string | null;
         };
         RoleRuleItemEnvelope: {
             data: components["schemas"]["RoleRuleItem"];
@@ -8682,6 +9149,8 @@ export interface components {
             message: string;
         };
         RoleRulePreview: {
+            /** @description for saving exactly this */
+            fingerprint: string;
             /** @description people with a new or a higher role */
             gaining: number;
             /** @description people with a role lost or lowered */
@@ -8696,6 +9165,11 @@ export interface components {
             /** @description API tokens that end; the first 1 000 */
             tokens: components["schemas"]["RoleRuleEndingToken"][];
             tokensTotal: number;
+            /** @description people whose groups were read, as of their last sign-in */
+            knownTotal: number;
+            /** @description groups in the rule's claim, those of most people first; the first 200 */
+            groups: components["schemas"]["RoleRuleGroup"][];
+            groupsTotal: number;
             /** @description people whose groups are not known; they stay as they are */
             unknownTotal: number;
             /** @description groups whose project cannot be made; the first 1 000 */
@@ -8737,6 +9211,35 @@ export interface components {
             administrator?: boolean;
             /** @default  */
             role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
+        };
+        RoleRuleSaveRequest: {
+            /**
+             * @description id of an identity provider; empty: any
+             * @default
+             */
+            provider?: string;
+            /**
+             * @description groups, realm_access.roles, …
+             * @default groups
+             */
+            claim?: string;
+            /** @description a group, or its beginning with * behind it */
+            pattern: string;
+            projectId?: string | null;
+            /**
+             * @description in a project of the group's name, which the rule makes
+             * @default false
+             */
+            createProject?: boolean;
+            /**
+             * @description rights over the whole platform; has no role
+             * @default false
+             */
+            administrator?: boolean;
+            /** @default  */
+            role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
+            /** @description of the preview of this change; 409 where saving would now do another thing */
+            fingerprint: string;
         };
         RuleCreateRequest: {
             name: string;
@@ -9356,6 +9859,8 @@ export interface components {
             path: string;
             sha256: string;
         };
+        /** @enum {string} */
+        SecondFactorEnum: "nobody" | "administrators" | "everybody";
         SecretItem: {
             name: string;
             /** Format: date-time */
@@ -9492,7 +9997,7 @@ export interface components {
             tokens: boolean;
         };
         /** @enum {string} */
-        ShownIdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "saml" | "ldap";
+        ShownIdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "feishu" | "lark" | "dingtalk" | "wecom" | "saml" | "ldap";
         /** @enum {string} */
         ShownProcessState: "idle" | "starting" | "running" | "exited";
         SignIn: {
@@ -9503,6 +10008,46 @@ export interface components {
             data: components["schemas"]["SignIn"];
             code: number;
             message: string;
+        };
+        SignInPolicyItem: {
+            passwordLength: number;
+            secondFactor: components["schemas"]["SecondFactorEnum"];
+            tokensExempt: boolean;
+            sessionHours: number;
+            idleMinutes: number;
+            bannerTitleEn: string;
+            bannerTitleZh: string;
+            bannerTextEn: string;
+            bannerTextZh: string;
+            bannerRequired: boolean;
+            bannerVersion: number;
+            /** @description fields that the platform's environment sets */
+            readonly: string[];
+            /** @description active accounts with a password that have none */
+            withoutSecondFactor: components["schemas"]["WithoutSecondFactor"];
+        };
+        SignInPolicyItemEnvelope: {
+            data: components["schemas"]["SignInPolicyItem"];
+            code: number;
+            message: string;
+        };
+        SignInPolicyRequest: {
+            /** @description characters that new passwords need */
+            passwordLength: number;
+            /** @description whose accounts with a password need one */
+            secondFactor: components["schemas"]["SecondFactorEnum"];
+            /** @description tokens of people who lack a required second factor work on */
+            tokensExempt: boolean;
+            /** @description after which a session ends; 0: two weeks unused */
+            sessionHours: number;
+            /** @description without a request until it ends; 0: no limit */
+            idleMinutes: number;
+            bannerTitleEn: string;
+            bannerTitleZh: string;
+            bannerTextEn: string;
+            bannerTextZh: string;
+            /** @description it is accepted in each session */
+            bannerRequired: boolean;
         };
         SignInProvider: {
             id: string;
@@ -9653,6 +10198,8 @@ export interface components {
             /** @description where it is read and decided */
             address: string;
         };
+        /** @enum {string} */
+        SubjectTokenTypeEnum: "urn:ietf:params:oauth:token-type:id_token" | "urn:ietf:params:oauth:token-type:jwt";
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
@@ -11099,6 +11646,36 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @description The parameters of RFC 8693, section 2.1, and whose token it shall be. */
+        TokenExchangeRequest: {
+            /** @description of RFC 8693, which has no other */
+            grant_type?: components["schemas"]["GrantTypeEnum"];
+            /** @description the pipeline's ID token */
+            subject_token: string;
+            subject_token_type?: components["schemas"]["SubjectTokenTypeEnum"];
+            requested_token_type?: components["schemas"]["RequestedTokenTypeEnum"];
+            /** @description its username, such as `ci@project-3f2a` */
+            service_account: string;
+            /** @description fewer scopes than the rule gives, separated by spaces */
+            scope?: string;
+        };
+        /** @description The answer of RFC 8693, section 2.2.1. */
+        TokenExchanged: {
+            /** @description the API token; shown this once */
+            access_token: string;
+            issued_token_type: string;
+            /** @description Bearer */
+            token_type: string;
+            /** @description seconds */
+            expires_in: number;
+            /** @description separated by spaces */
+            scope: string;
+        };
+        TokenExchangedEnvelope: {
+            data: components["schemas"]["TokenExchanged"];
+            code: number;
+            message: string;
+        };
         TokenItem: {
             id: string;
             name: string;
@@ -11213,6 +11790,8 @@ export interface components {
              */
             value: number;
         };
+        /** @enum {string} */
+        UidAttributeEnum: "externalId" | "userName";
         UndoneEvent: {
             /** @description the task that was stopped, resumed or paused, or the new one */
             taskId: string;
@@ -11555,6 +12134,10 @@ export interface components {
         WayEnum: "inside" | "beside";
         /** @enum {string} */
         WhatEnum: "opened" | "over" | "test";
+        WithoutSecondFactor: {
+            administrators: number;
+            everybody: number;
+        };
         WorkerBeat: {
             id: string;
             /** @description the worker's own */
@@ -12340,6 +12923,33 @@ export interface operations {
             };
         };
     };
+    listAuditActions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditActionsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     exportAuditEvents: {
         parameters: {
             query: {
@@ -12371,6 +12981,94 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getAuditStream: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditStreamEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSignInBanner: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OptionalBannerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    acceptSignInBanner: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BannerAcceptRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {
@@ -14113,6 +14811,159 @@ export interface operations {
             };
         };
     };
+    listDirectories: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createDirectory: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DirectoryRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteDirectory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                directory_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createDirectoryToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                directory_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryTokenCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeDirectoryToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                directory_id: string;
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listDrills: {
         parameters: {
             query?: {
@@ -14425,6 +15276,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["TimelineEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listExchangeIssuers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExchangeIssuersEnvelope"];
                 };
             };
             default: {
@@ -16368,6 +17246,143 @@ export interface operations {
             };
         };
     };
+    listExchangeRules: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "lastUsedAt" | "-lastUsedAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExchangeRuleItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createExchangeRule: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExchangeRuleRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExchangeRuleItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteExchangeRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeExchangeRule: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedExchangeRuleChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExchangeRuleItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listUploads: {
         parameters: {
             query?: {
@@ -17859,7 +18874,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleRequest"];
+                "application/json": components["schemas"]["RoleRuleSaveRequest"];
             };
         };
         responses: {
@@ -17895,7 +18910,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleRequest"];
+                "application/json": components["schemas"]["RoleRuleSaveRequest"];
             };
         };
         responses: {
@@ -17919,7 +18934,10 @@ export interface operations {
     };
     deleteRoleRule: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description of the preview of the deletion; 409 where it would now do another thing */
+                fingerprint: string;
+            };
             header?: never;
             path: {
                 rule_id: string;
@@ -19178,6 +20196,67 @@ export interface operations {
             };
         };
     };
+    getSignInPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeSignInPolicy: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInPolicyRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listSweeps: {
         parameters: {
             query?: {
@@ -19730,6 +20809,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    exchangeToken: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenExchangeRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["TokenExchangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenExchangedEnvelope"];
                 };
             };
             default: {

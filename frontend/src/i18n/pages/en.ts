@@ -277,7 +277,7 @@ export const en: PageTranslation = {
     path: { github: "Repository", gitlab: "Project" },
     place: "Only on",
     places: { branch: "Branch", tag: "Tag", environment: "Environment", any: "Anything but proposed changes" },
-    anyHint: "Every branch: whoever may push to the repository gets the token.",
+    anyHint: "Every branch: everyone who may push to the repository gets the token.",
     starHint: "May end with *.",
     conditions: "Conditions",
     conditionsHint: "One a line, such as sub = system:serviceaccount:ci. A value may end with *.",
@@ -297,6 +297,7 @@ export const en: PageTranslation = {
     removeTitle: "Delete the exchange rule “{{name}}”?",
     removeHint: "Pipelines get no more tokens by it. Those that they have end by themselves.",
     made: "The rule is active. Add this to {{file}}:",
+  },
   policies: {
     lead: "Rules for everyone who signs in here. What the platform's environment sets cannot be changed on this page.",
     saved: "Saved. The rules hold within seconds.",

@@ -289,6 +289,7 @@ export const zh = {
     removeTitle: "删除换取规则「{{name}}」？",
     removeHint: "流水线不能再通过它获取令牌；已获取的令牌会自行到期。",
     made: "规则已生效。请在 {{file}} 中添加：",
+  },
   policies: {
     lead: "适用于所有登录本平台的用户。由平台环境变量设定的项不能在此页修改。",
     saved: "已保存，数秒内生效。",

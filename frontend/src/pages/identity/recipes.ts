@@ -1,4 +1,4 @@
-import type { ProviderKind } from "@/api/identity";
+import type { IdentityProvider, ProviderKind } from "@/api/identity";
 
 export type Kind = ProviderKind;
 
@@ -19,7 +19,7 @@ export const RECIPES: Readonly<Record<Exclude<Kind, "saml">, string>> = {
 };
 
 /** The setting of vendors that names whose people may sign in; other kinds have an issuer. */
-const TENANT_SETTINGS: Partial<Record<Kind, "tenant_key" | "corp_id" | "agent_id">> = {
+const TENANT_SETTINGS: Partial<Record<IdentityProvider["kind"], "tenant_key" | "corp_id" | "agent_id">> = {
   feishu: "tenant_key",
   lark: "tenant_key",
   dingtalk: "corp_id",
@@ -29,7 +29,7 @@ const TENANT_SETTINGS: Partial<Record<Kind, "tenant_key" | "corp_id" | "agent_id
 export const isVendor = (kind: Kind) => kind in TENANT_SETTINGS;
 
 /** Returns the name of the setting that a kind cannot do without. */
-export const getRequiredSetting = (kind: Kind) => TENANT_SETTINGS[kind] ?? "server_url";
+export const getRequiredSetting = (kind: IdentityProvider["kind"]) => TENANT_SETTINGS[kind] ?? "server_url";
 
 /** Names of the form's fields, as the API names them in problems. */
 export const FIELDS = [
