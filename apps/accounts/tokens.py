@@ -40,8 +40,7 @@ def create_token(
     if actor.service_project_id:
         raise ApiError(403, "FORBIDDEN")
     _check_days(expires_in_days)
-    if ApiToken.objects.filter(Q(expiry=None) | Q(expiry__gt=now()), user_id=user.pk).count() >= MAX_TOKENS:
-        raise ApiError(409, "TOKENS_TOO_MANY", limit=MAX_TOKENS)
+    _check_count(user)
     rights = actor.token_rights
     days = expires_in_days or settings.TOKEN_MAX_DAYS or None
     end = now() + timedelta(days=days) if days else None
@@ -71,6 +70,27 @@ def create_token(
         "lastUsedFrom": "",
         **limits,
     }
+
+
+def create_short_token(
+    account: User, name: str, lifetime: timedelta, scopes: Sequence[str], project: Project
+) -> dict[str, Any]:
+    """Create a token of a service account that nobody asked for by name, limited to the project, and return its id and
+    value. The caller decides whether it may be, and records it. Raises ApiError if the account has MAX_TOKENS valid
+    ones."""
+    _check_count(account)
+    made, token = ApiToken.objects.create(
+        user=account, expiry=lifetime, name=name, scopes=sorted(scopes), projects=[project.pk]
+    )
+    return {"id": made.digest[:TOKEN_ID_LENGTH], "token": token, "expiresAt": made.expiry}
+
+
+def delete_ended_tokens(before: datetime) -> int:
+    """Delete service accounts' tokens that nobody created by name and that ended before this moment. Return how many
+    there were."""
+    rows = ApiToken.objects.filter(expiry__lt=before, created_by=None, user__service_project__isnull=False)
+    deleted, _ = rows.delete()
+    return deleted
 
 
 def list_tokens(user: User) -> QuerySet[ApiToken, Any]:
@@ -162,6 +182,11 @@ def _select_own(user: User) -> QuerySet[ApiToken, ApiToken]:
 def _select_project_tokens(user: User, project: Project) -> QuerySet[ApiToken, ApiToken]:
     access.require_role(user, project, Role.MAINTAINER)
     return ApiToken.objects.filter(Q(projects=[project.pk]) | Q(user__service_project=project))
+
+
+def _check_count(user: User) -> None:
+    if ApiToken.objects.filter(Q(expiry=None) | Q(expiry__gt=now()), user_id=user.pk).count() >= MAX_TOKENS:
+        raise ApiError(409, "TOKENS_TOO_MANY", limit=MAX_TOKENS)
 
 
 def _check_days(days: int | None) -> None:

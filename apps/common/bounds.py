@@ -18,6 +18,7 @@ from django.conf import settings
 MIB = 1 << 20
 MAX_BODY_BYTES = MIB  # bytes, where BODIES says nothing else
 MAX_SIGN_IN_BYTES = 16 << 10
+MAX_EXCHANGE_BYTES = 64 << 10  # an ID token of GitLab names up to 200 groups
 MAX_HEARTBEAT_BYTES = 2 * MIB  # of up to 1,024 workers, and what their host says of its dev environments
 
 MAX_VALUES = 200_000  # of a JSON body
@@ -36,6 +37,7 @@ MAX_CHANNELS = 200  # terminals, commands and tunnels, of a person in a web proc
 MAX_ARTIFACT_BYTES = 5 << 30  # of a file that a script logs to MLflow's API
 
 HEARTBEAT_PATH = "/api/v1/workers/heartbeat"
+EXCHANGE_PATH = "/api/v1/token-exchange"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class BodyLimit:
 
 BODY_LIMITS = (
     BodyLimit("POST", re.compile(HEARTBEAT_PATH), lambda: MAX_HEARTBEAT_BYTES),
+    BodyLimit("POST", re.compile(EXCHANGE_PATH), lambda: MAX_EXCHANGE_BYTES),
     BodyLimit("POST", re.compile("/_allauth/.*"), lambda: MAX_SIGN_IN_BYTES),
     BodyLimit("POST", re.compile("/oauth/.*"), lambda: MAX_SIGN_IN_BYTES),
     # a piece of a file

@@ -15,6 +15,7 @@ MAX_ROWS = {
     "environments": 5_000,  # of a project, those that are gone not counted
     "identity-providers": 50,  # of the platform
     "installations": 200,  # of a person, under way: packages into environments
+    "exchange-rules": 100,  # of a project
     "files": 1_000_000,  # of a project, with its folders
     "join-tokens": 100,  # of a person
     "mlflow-experiments": 1_000,  # of a project

@@ -45,6 +45,7 @@ CELERY_BEAT_SCHEDULE = {
     "code": {"task": "code.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
     "code-forget": {"task": "training.code", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "outputs": {"task": "training.outputs", "schedule": 10.0, "options": {"expires": 10.0}},
+    "exchange-forget": {"task": "exchange.forget", "schedule": 3600.0, "options": {"expires": 3600.0}},
     "hours": {"task": "overview.hours", "schedule": 600.0, "options": {"expires": 600.0}},
     "notices": {"task": "notices.sweep", "schedule": 5.0, "options": {"expires": 10.0}},
     "notices-watch": {"task": "notices.watch", "schedule": 300.0, "options": {"expires": 300.0}},

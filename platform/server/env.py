@@ -86,6 +86,18 @@ def read_words(name: str) -> list[str]:
     return [word.strip() for word in os.environ.get(name, "").split(",") if word.strip()]
 
 
+def read_issuers(name: str, default: str) -> list[str]:
+    """Return comma-separated addresses of issuers, https or of this machine; none for an empty value. Raise
+    InvalidSettingError."""
+    issuers = [word.strip() for word in os.environ.get(name, default).split(",") if word.strip()]
+    for issuer in issuers:
+        parts = urlsplit(issuer)
+        is_local = parts.scheme == "http" and parts.hostname in ("localhost", "127.0.0.1", "::1")
+        if not (is_local or (parts.scheme == "https" and parts.hostname)) or parts.query or parts.fragment:
+            raise InvalidSettingError(f"{name} must be https addresses such as {default}, not {issuer!r}.")
+    return issuers
+
+
 def read_secret_key(data: Path) -> str:
     """Return FERMI_SECRET_KEY, else the key stored in the data directory, which is created by the first process that
     needs it.
@@ -255,6 +267,9 @@ READERS: dict[str, Callable[[str], Any]] = {
     "FERMI_CARRIED_DATA_GB": partial(read_count, default=10),
     "FERMI_CARRIED_FOLDER_GB": partial(read_count, default=20),
     "FERMI_CARRIED_TASK_GB": partial(read_count, default=100),
+    "FERMI_EXCHANGE_ISSUERS": partial(
+        read_issuers, default="https://token.actions.githubusercontent.com,https://gitlab.com"
+    ),
     "FERMI_FILES_MAX_FILE_GB": partial(read_count, default=512),
     "FERMI_CODE_MAX_FILES": partial(read_count, default=50_000),
     "FERMI_CODE_KEEP_DAYS": partial(read_count, default=30),

@@ -52,14 +52,14 @@ MADE = {
     "tasks": ("POST", "/training-tasks", changed()),
     "worker-groups": ("POST", "/worker-groups", {"name": "g"}),
 }
-"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `proposals`, `workers`, `notice-tests`,
-`oauth-grants` and those of MLflow have tests below or beside what makes them."""
+"""Requests that make one. Of the rest: `dataset-versions`, `doors`, `exchange-rules`, `proposals`, `workers`,
+`notice-tests`, `oauth-grants` and those of MLflow have tests below or beside what makes them."""
 
 BOUNDED = {
     "accounts.ApiToken", "accounts.SavedView", "accounts.Secret", "agents.Proposal", "catalog.Dataset",
     "catalog.DatasetVersion", "catalog.Model", "clusters.DevEnvironment", "code.Fetch", "code.Snapshot",
     "doors.Entry", "environments.Hosted", "environments.Installation", "environments.Look", "environments.Template",
-    "files.File", "files.Upload", "mlflow.Experiment", "mlflow.LoggedModel", "mlflow.ModelVersion",
+    "exchange.Rule", "files.File", "files.Upload", "mlflow.Experiment", "mlflow.LoggedModel", "mlflow.ModelVersion",
     "mlflow.RegisteredModel", "mlflow.TrackedRun", "notices.Channel", "notices.Rule", "oauth.Grant", "runs.RunTag",
     "runs.RunView", "scheduling.Reservation", "sweeps.Sweep", "templates.SavedTemplate", "templates.Schedule",
     "training.Task", "workers.Group", "workers.JoinToken", "workers.Worker",
@@ -67,10 +67,10 @@ BOUNDED = {
 ONE_FOR_EACH_OTHER_ROW = {
     "accounts.Membership", "agents.Purse", "clusters.Lease", "clusters.PortLease", "common.Written",
     "directory.KeptRole", "directory.RuleAdministrator", "environments.MemoryLook", "environments.Standby",
-    "files.LibraryCache", "files.Outputs", "mlflow.MetricValue", "mlflow.RunEntry", "mlflow.RunMetric",
-    "oauth.GrantToken", "runs.Run", "scheduling.Limits", "scheduling.Share", "scheduling.UserLimits",
-    "templates.ScheduleRun", "tensorboard.TensorBoard", "training.DiagnosisRules", "training.Drill",
-    "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor",
+    "exchange.UsedToken", "files.LibraryCache", "files.Outputs", "mlflow.MetricValue", "mlflow.RunEntry",
+    "mlflow.RunMetric", "oauth.GrantToken", "runs.Run", "scheduling.Limits", "scheduling.Share",
+    "scheduling.UserLimits", "templates.ScheduleRun", "tensorboard.TensorBoard", "training.DiagnosisRules",
+    "training.Drill", "training.MetricBlockState", "training.Node", "training.Preflight", "training.TaskPredecessor",
     "training.TraceExport", "workers.Report",
 }  # fmt: skip
 BY_ADMINISTRATORS_OR_THE_PLATFORM = {

@@ -63,7 +63,7 @@ def verify_token(
     token: Any,
     *,
     issuer: str,
-    audience: str,
+    audience: str | None,
     keys_url: str,
     fetch: FetchKeys,
     algorithms: Collection[str] = ALGORITHMS,
@@ -75,8 +75,8 @@ def verify_token(
     seconds.
 
     Where no known key made the signature, the keys at `keys_url` are fetched once more, but not again within
-    `renewal_seconds`: more than 0 where anybody may send tokens. `required`: claims that have to be there. Raises
-    SignInError and requests.RequestException.
+    `renewal_seconds`: more than 0 where anybody may send tokens. `audience` None: the caller compares `aud` itself.
+    `required`: claims that have to be there. Raises SignInError and requests.RequestException.
     """
     header = _read_header(token, algorithms)
 
@@ -118,7 +118,7 @@ def _decode(
     header: Mapping[str, Any],
     keys: Mapping[str, Any],
     issuer: str,
-    audience: str,
+    audience: str | None,
     leeway: float,
     required: Collection[str],
 ) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _decode(
                 issuer=issuer,
                 audience=audience,
                 leeway=leeway,
-                options={"require": list(required)},
+                options={"require": list(required), "verify_aud": audience is not None},
             )
         except (jwt.InvalidSignatureError, jwt.InvalidKeyError):
             continue

@@ -1057,6 +1057,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/exchange-issuers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return whose ID tokens the operator allows in exchange rules. */
+        get: operations["listExchangeIssuers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/frameworks": {
         parameters: {
             query?: never;
@@ -1845,6 +1862,42 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/exchange-rules": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the rules by which pipelines get tokens of the project's service accounts (maintainer). */
+        get: operations["listExchangeRules"];
+        put?: never;
+        /** @description Let pipelines get tokens of a service account (maintainer, not with a narrow token). */
+        post: operations["createExchangeRule"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/projects/{project_id}/exchange-rules/{rule_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Delete a rule (maintainer). Tokens that pipelines have end by themselves, within the hour. */
+        delete: operations["deleteExchangeRule"];
+        options?: never;
+        head?: never;
+        /** @description Change a rule (maintainer, not with a narrow token). Tokens that pipelines have stay as they are. */
+        patch: operations["changeExchangeRule"];
         trace?: never;
     };
     "/api/v1/projects/{project_id}/file-uploads": {
@@ -3202,6 +3255,27 @@ export interface paths {
          *     have.
          */
         delete: operations["endTensorboard"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/token-exchange": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description Exchange a pipeline's ID token for an API token of minutes, which a service account's rule allows. A form is
+         *     accepted as well as JSON. 400 for an ID token that is not valid, 403 for one that no rule of the service account
+         *     accepts.
+         */
+        post: operations["exchangeToken"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -5747,6 +5821,70 @@ export interface components {
             errors: components["schemas"]["ProblemItem"][];
             requestId: string;
         };
+        ExchangeIssuers: {
+            /** @description that the operator allows */
+            issuers: string[];
+        };
+        ExchangeIssuersEnvelope: {
+            data: components["schemas"]["ExchangeIssuers"];
+            code: number;
+            message: string;
+        };
+        ExchangeRuleItem: {
+            id: string;
+            serviceAccount: string;
+            /** @description what a pipeline sends as `service_account` */
+            username: string;
+            name: string;
+            issuer: string;
+            audience: string;
+            conditions: {
+                [key: string]: string;
+            };
+            scopes: string[];
+            minutes: number;
+            enabled: boolean;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            lastUsedAt: string | null;
+        };
+        ExchangeRuleItemEnvelope: {
+            data: components["schemas"]["ExchangeRuleItem"];
+            code: number;
+            message: string;
+        };
+        ExchangeRuleItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["ExchangeRuleItem"][];
+        };
+        ExchangeRuleItemPageEnvelope: {
+            data: components["schemas"]["ExchangeRuleItemPage"];
+            code: number;
+            message: string;
+        };
+        ExchangeRuleRequest: {
+            name: string;
+            /** @description `iss` of the ID tokens, exactly */
+            issuer: string;
+            /** @description `aud` of the ID tokens: this platform's address */
+            audience: string;
+            /** @description by claim: its value, or the beginning with `*` behind it; at most 10 */
+            conditions: {
+                [key: string]: string;
+            };
+            /** @description operations that the tokens may call, such as `tasks:write` */
+            scopes: string[];
+            /** @description how long a token is valid */
+            minutes: number;
+            /** @description true by default */
+            enabled?: boolean;
+            /** @description its name; never changes */
+            serviceAccount: string;
+        };
         FailingNode: {
             environmentId: string;
             name: string;
@@ -6069,6 +6207,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        GrantTypeEnum: "urn:ietf:params:oauth:grant-type:token-exchange";
         /** @enum {string} */
         GroupAction: "start" | "stop" | "restart" | "edit" | "delete";
         GroupCreateRequest: {
@@ -7667,6 +7807,23 @@ export interface components {
             /** @description id or name */
             zone?: string | null;
         };
+        PatchedExchangeRuleChangeRequest: {
+            name?: string;
+            /** @description `iss` of the ID tokens, exactly */
+            issuer?: string;
+            /** @description `aud` of the ID tokens: this platform's address */
+            audience?: string;
+            /** @description by claim: its value, or the beginning with `*` behind it; at most 10 */
+            conditions?: {
+                [key: string]: string;
+            };
+            /** @description operations that the tokens may call, such as `tasks:write` */
+            scopes?: string[];
+            /** @description how long a token is valid */
+            minutes?: number;
+            /** @description true by default */
+            enabled?: boolean;
+        };
         PatchedGroupChangeRequest: {
             name?: string;
             /** @description the master's node name, without -number; may be left out with one node */
@@ -8473,6 +8630,8 @@ export interface components {
             label: string;
             reasons: components["schemas"]["WarningItem"][];
         };
+        /** @enum {string} */
+        RequestedTokenTypeEnum: "urn:ietf:params:oauth:token-type:access_token";
         Reservation: {
             id: string;
             kind: components["schemas"]["ReservationKindEnum"];
@@ -9545,6 +9704,8 @@ export interface components {
             code: number;
             message: string;
         };
+        /** @enum {string} */
+        SubjectTokenTypeEnum: "urn:ietf:params:oauth:token-type:id_token" | "urn:ietf:params:oauth:token-type:jwt";
         SummaryRequest: {
             environmentIds: string[];
             masterNode?: string | null;
@@ -10988,6 +11149,36 @@ export interface components {
         };
         TokenCreatedEnvelope: {
             data: components["schemas"]["TokenCreated"];
+            code: number;
+            message: string;
+        };
+        /** @description The parameters of RFC 8693, section 2.1, and whose token it shall be. */
+        TokenExchangeRequest: {
+            /** @description of RFC 8693, which has no other */
+            grant_type?: components["schemas"]["GrantTypeEnum"];
+            /** @description the pipeline's ID token */
+            subject_token: string;
+            subject_token_type?: components["schemas"]["SubjectTokenTypeEnum"];
+            requested_token_type?: components["schemas"]["RequestedTokenTypeEnum"];
+            /** @description its username, such as `ci@project-3f2a` */
+            service_account: string;
+            /** @description fewer scopes than the rule gives, separated by spaces */
+            scope?: string;
+        };
+        /** @description The answer of RFC 8693, section 2.2.1. */
+        TokenExchanged: {
+            /** @description the API token; shown this once */
+            access_token: string;
+            issued_token_type: string;
+            /** @description Bearer */
+            token_type: string;
+            /** @description seconds */
+            expires_in: number;
+            /** @description separated by spaces */
+            scope: string;
+        };
+        TokenExchangedEnvelope: {
+            data: components["schemas"]["TokenExchanged"];
             code: number;
             message: string;
         };
@@ -14275,6 +14466,33 @@ export interface operations {
             };
         };
     };
+    listExchangeIssuers: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExchangeIssuersEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listFrameworks: {
         parameters: {
             query?: {
@@ -16194,6 +16412,143 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DiagnosisRulesTestEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listExchangeRules: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt" | "lastUsedAt" | "-lastUsedAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExchangeRuleItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createExchangeRule: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExchangeRuleRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExchangeRuleItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteExchangeRule: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                project_id: string;
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeExchangeRule: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path: {
+                project_id: string;
+                rule_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PatchedExchangeRuleChangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExchangeRuleItemEnvelope"];
                 };
             };
             default: {
@@ -19561,6 +19916,41 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    exchangeToken: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TokenExchangeRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["TokenExchangeRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TokenExchangedEnvelope"];
                 };
             };
             default: {

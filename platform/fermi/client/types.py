@@ -646,6 +646,64 @@ class EnvironmentTemplateCreateRequest(TypedDict):
     """
 
 
+class ExchangeIssuers(TypedDict):
+    issuers: list[str]
+    """
+    that the operator allows
+    """
+
+
+class ExchangeRuleItem(TypedDict):
+    id: str
+    serviceAccount: str
+    username: str
+    """
+    what a pipeline sends as `service_account`
+    """
+    name: str
+    issuer: str
+    audience: str
+    conditions: dict[str, str]
+    scopes: list[str]
+    minutes: int
+    enabled: bool
+    createdAt: str
+    createdBy: str | None
+    lastUsedAt: str | None
+
+
+class ExchangeRuleRequest(TypedDict):
+    name: str
+    issuer: str
+    """
+    `iss` of the ID tokens, exactly
+    """
+    audience: str
+    """
+    `aud` of the ID tokens: this platform's address
+    """
+    conditions: dict[str, str]
+    """
+    by claim: its value, or the beginning with `*` behind it; at most 10
+    """
+    scopes: list[str]
+    """
+    operations that the tokens may call, such as `tasks:write`
+    """
+    minutes: int
+    """
+    how long a token is valid
+    """
+    enabled: NotRequired[bool]
+    """
+    true by default
+    """
+    serviceAccount: str
+    """
+    its name; never changes
+    """
+
+
 class FailingNode(TypedDict):
     environmentId: str
     name: str
@@ -918,6 +976,9 @@ class GrantItem(TypedDict):
     when it last got a token
     """
     expiresAt: str
+
+
+GrantTypeEnum: TypeAlias = Literal["urn:ietf:params:oauth:grant-type:token-exchange"]
 
 
 GroupAction: TypeAlias = Literal["start", "stop", "restart", "edit", "delete"]
@@ -1850,6 +1911,34 @@ class PatchedEnvironmentTemplateChangeRequest(TypedDict):
     """
 
 
+class PatchedExchangeRuleChangeRequest(TypedDict):
+    name: NotRequired[str]
+    issuer: NotRequired[str]
+    """
+    `iss` of the ID tokens, exactly
+    """
+    audience: NotRequired[str]
+    """
+    `aud` of the ID tokens: this platform's address
+    """
+    conditions: NotRequired[dict[str, str]]
+    """
+    by claim: its value, or the beginning with `*` behind it; at most 10
+    """
+    scopes: NotRequired[list[str]]
+    """
+    operations that the tokens may call, such as `tasks:write`
+    """
+    minutes: NotRequired[int]
+    """
+    how long a token is valid
+    """
+    enabled: NotRequired[bool]
+    """
+    true by default
+    """
+
+
 class PatchedGroupChangeRequest(TypedDict):
     name: NotRequired[str]
     masterAddress: NotRequired[str]
@@ -2468,6 +2557,9 @@ class RegisteredWorker(TypedDict):
     """
     the worker's own; the one before is void
     """
+
+
+RequestedTokenTypeEnum: TypeAlias = Literal["urn:ietf:params:oauth:token-type:access_token"]
 
 
 class ReservationCreateRequest(TypedDict):
@@ -3248,6 +3340,11 @@ class SnapshotStored(TypedDict):
     stored: int
 
 
+SubjectTokenTypeEnum: TypeAlias = Literal[
+    "urn:ietf:params:oauth:token-type:id_token", "urn:ietf:params:oauth:token-type:jwt"
+]
+
+
 class SummaryRequest(TypedDict):
     environmentIds: list[str]
     masterNode: NotRequired[str | None]
@@ -3810,6 +3907,55 @@ class TokenCreated(TypedDict):
     token: str
     """
     shown this once
+    """
+
+
+class TokenExchangeRequest(TypedDict):
+    """
+    The parameters of RFC 8693, section 2.1, and whose token it shall be.
+    """
+
+    grant_type: NotRequired[GrantTypeEnum]
+    """
+    of RFC 8693, which has no other
+    """
+    subject_token: str
+    """
+    the pipeline's ID token
+    """
+    subject_token_type: NotRequired[SubjectTokenTypeEnum]
+    requested_token_type: NotRequired[RequestedTokenTypeEnum]
+    service_account: str
+    """
+    its username, such as `ci@project-3f2a`
+    """
+    scope: NotRequired[str]
+    """
+    fewer scopes than the rule gives, separated by spaces
+    """
+
+
+class TokenExchanged(TypedDict):
+    """
+    The answer of RFC 8693, section 2.2.1.
+    """
+
+    access_token: str
+    """
+    the API token; shown this once
+    """
+    issued_token_type: str
+    token_type: str
+    """
+    Bearer
+    """
+    expires_in: int
+    """
+    seconds
+    """
+    scope: str
+    """
+    separated by spaces
     """
 
 

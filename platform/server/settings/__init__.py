@@ -40,6 +40,8 @@ FERMI_IDENTITY_PROVIDERS  providers that people sign in with: JSON, or the path 
 FERMI_OIDC_URL       one such provider: the issuer's address, with FERMI_OIDC_CLIENT_ID, FERMI_OIDC_CLIENT_SECRET and
                      FERMI_OIDC_NAME, what its button says
 FERMI_LOCAL_ACCOUNTS "0" refuses passwords: people sign in by a provider, or by a link that `fermi login-link` makes
+FERMI_EXCHANGE_ISSUERS  comma-separated: whose ID tokens pipelines may exchange for an API token
+                     (https://token.actions.githubusercontent.com,https://gitlab.com; empty: nobody's)
 FERMI_TOKEN_MAX_DAYS  for how many days an API token may be valid at most (0: no limit)
 FERMI_MASTER_PORTS   29500-32767 by default: where tasks get their rendezvous ports (below Linux's ephemeral ones)
 FERMI_LOG_ZONE       time zone of times in ranks' logs that name none, e.g. Asia/Shanghai (UTC)
@@ -107,6 +109,7 @@ INSTALLED_APPS = [
     "apps.common",
     "apps.accounts",
     "apps.identity",
+    "apps.identity.exchange",
     "allauth.idp.oidc",
     "apps.oauth",
     "apps.directory",

@@ -69,6 +69,7 @@ ACCOUNT_LOGIN_METHODS = {"username", "email"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "email", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 LOCAL_ACCOUNTS = read_flag("FERMI_LOCAL_ACCOUNTS", default=True)
+EXCHANGE_ISSUERS: list[str] = read_setting("FERMI_EXCHANGE_ISSUERS")
 SOCIALACCOUNT_ADAPTER = "apps.identity.adapter.SocialAccountAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
