@@ -13,6 +13,7 @@ from fermi.client.drills import Drills
 from fermi.client.environments import Environments, EnvironmentTemplates
 from fermi.client.files import Files, Outputs
 from fermi.client.history import Run
+from fermi.client.identity import IdentityProviders
 from fermi.client.inventory import Clusters, Datasets, Models
 from fermi.client.notices import Notices
 from fermi.client.pagination import Listing
@@ -20,6 +21,8 @@ from fermi.client.preflights import Preflights
 from fermi.client.repetition import SavedTemplates, Schedules
 from fermi.client.reservations import Reservations
 from fermi.client.runs import Runs
+from fermi.client.service_accounts import ServiceAccounts
+from fermi.client.sessions import Sessions
 from fermi.client.sweeps import Sweeps
 from fermi.client.tasks import Tasks
 from fermi.client.tensorboards import Tensorboards
@@ -76,6 +79,9 @@ class Fermi:
         self.reservations = Reservations(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
+        self.service_accounts = ServiceAccounts(self._transport)
+        self.identity_providers = IdentityProviders(self._transport)
+        self.sessions = Sessions(self._transport)
         self.files = Files(self._transport)
         self.outputs = Outputs(self._transport)
         self.costs = Costs(self._transport)
