@@ -1,6 +1,6 @@
 import { type QueryClient, queryOptions } from "@tanstack/react-query";
 import { fetchAllPages, http, unwrapResponse } from "./client";
-import type { Member, TokenRequest } from "./types";
+import type { ExchangeRuleChange, ExchangeRuleRequest, Member, TokenRequest } from "./types";
 
 const PAGE = 100;
 
@@ -9,6 +9,7 @@ export const accountKeys = {
   members: (project: string) => ["members", project] as const,
   serviceAccounts: (project: string) => ["service-accounts", project] as const,
   projectTokens: (project: string) => ["project-tokens", project] as const,
+  exchangeRules: (project: string) => ["exchange-rules", project] as const,
   secrets: (project: string) => ["secrets", project] as const,
 };
 
@@ -23,7 +24,9 @@ export const tokensQuery = queryOptions({
 /** Loads again what lists tokens: one may be in a person's list and in those of projects. */
 export const refreshTokens = (client: QueryClient) =>
   Promise.all(
-    [["tokens"], ["project-tokens"], ["service-accounts"]].map((queryKey) => client.invalidateQueries({ queryKey })),
+    [["tokens"], ["project-tokens"], ["service-accounts"], ["exchange-rules"]].map((queryKey) =>
+      client.invalidateQueries({ queryKey }),
+    ),
   );
 
 /** Creates an API token. Only this answer holds the token itself. */
@@ -94,6 +97,46 @@ export const createServiceAccountToken = (project: string, name: string, body: T
     http.POST("/api/v1/projects/{project_id}/service-accounts/{name}/tokens", {
       params: { path: { project_id: project, name } },
       body,
+    }),
+  );
+
+/** The rules by which pipelines get tokens of the project's service accounts. */
+export const exchangeRulesQuery = (project: string) =>
+  queryOptions({
+    queryKey: accountKeys.exchangeRules(project),
+    queryFn: () =>
+      fetchAllPages((page) =>
+        unwrapResponse(
+          http.GET("/api/v1/projects/{project_id}/exchange-rules", {
+            params: { path: { project_id: project }, query: { page, pageSize: PAGE } },
+          }),
+        ),
+      ),
+  });
+
+/** Whose ID tokens the operator allows. */
+export const exchangeIssuersQuery = queryOptions({
+  queryKey: ["exchange-issuers"],
+  queryFn: () => unwrapResponse(http.GET("/api/v1/exchange-issuers")),
+});
+
+export const createExchangeRule = (project: string, body: ExchangeRuleRequest) =>
+  unwrapResponse(
+    http.POST("/api/v1/projects/{project_id}/exchange-rules", { params: { path: { project_id: project } }, body }),
+  );
+
+export const changeExchangeRule = (project: string, id: string, body: ExchangeRuleChange) =>
+  unwrapResponse(
+    http.PATCH("/api/v1/projects/{project_id}/exchange-rules/{rule_id}", {
+      params: { path: { project_id: project, rule_id: id } },
+      body,
+    }),
+  );
+
+export const deleteExchangeRule = (project: string, id: string) =>
+  unwrapResponse(
+    http.DELETE("/api/v1/projects/{project_id}/exchange-rules/{rule_id}", {
+      params: { path: { project_id: project, rule_id: id } },
     }),
   );
 

@@ -2,7 +2,11 @@ import { useTranslation } from "react-i18next";
 import { Field } from "@/ui/field";
 import { findPreset, type Preset, PRESETS, RESOURCES, toggleScope } from "./token-scopes";
 
+const CHOICES = ["everything", "readOnly", "pipeline", "notebook", "own"] as const;
+
 interface Props {
+  /** True: all rights cannot be chosen. */
+  limited?: boolean;
   /** Null: all rights. */
   scopes: string[] | null;
   onChange: (scopes: string[] | null) => void;
@@ -10,7 +14,7 @@ interface Props {
 }
 
 /** What a token may do: a preset, or single scopes. */
-export function ScopePicker({ scopes, onChange, error }: Props) {
+export function ScopePicker({ limited = false, scopes, onChange, error }: Props) {
   const { t } = useTranslation();
   const preset = scopes === null ? "everything" : (findPreset(scopes) ?? "own");
   const choose = (value: string) => {
@@ -23,7 +27,7 @@ export function ScopePicker({ scopes, onChange, error }: Props) {
       <Field label={t("apiTokens.rights")} hint={t(`apiTokens.presetHint.${preset}`)} error={error}>
         {(wiring) => (
           <select {...wiring} className="control" value={preset} onChange={({ target }) => choose(target.value)}>
-            {(["everything", "readOnly", "pipeline", "notebook", "own"] as const).map((each) => (
+            {CHOICES.filter((each) => !limited || each !== "everything").map((each) => (
               <option key={each} value={each}>
                 {t(`apiTokens.preset.${each}`)}
               </option>

@@ -19,6 +19,7 @@ import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { TokenRow } from "@/ui/token-row";
 import { CreateToken } from "./create-token";
+import { ExchangeRules } from "./exchange-rules";
 import { RemovableRow } from "./removable-row";
 import { RoleOptions } from "./role-options";
 import { TokenFacts } from "./token-facts";
@@ -45,6 +46,7 @@ export function ServiceAccounts({ project }: Props) {
           <AccountRow key={account.name} project={project.id} account={account} />
         ))}
       </ul>
+      {accounts.data && <ExchangeRules project={project.id} accounts={accounts.data} />}
       <ProjectTokens project={project} />
     </section>
   );
