@@ -35,7 +35,7 @@ export const SCOPES = RESOURCES.flatMap(([resource, verbs]) => verbs.map((verb) 
 
 export const PRESETS = {
   readOnly: SCOPES.filter((scope) => scope.endsWith(":read")),
-  pipeline: ["tasks:write", "runs:read", "outputs:read", "code:write", "environments:read"],
+  pipeline: ["tasks:write", "runs:read", "outputs:read", "code:write", "data:read", "environments:read"],
   notebook: ["tasks:read", "runs:read", "outputs:read"],
 };
 export type Preset = keyof typeof PRESETS;
