@@ -106,7 +106,7 @@ def _read_header(token: Any, algorithms: Collection[str]) -> Mapping[str, Any]:
         raise SignInError("IDENTITY_TOKEN_MISSING")
     try:
         header = jwt.get_unverified_header(token)
-    except jwt.PyJWTError as error:
+    except (jwt.PyJWTError, RecursionError) as error:
         raise SignInError("IDENTITY_TOKEN_BROKEN", str(error)) from error
     if header.get("alg") not in algorithms:
         raise SignInError("IDENTITY_ALGORITHM", f"alg {str(header.get('alg'))[:20]!r}")
@@ -144,7 +144,7 @@ def _decode(
             raise SignInError("IDENTITY_AUDIENCE") from error
         except jwt.InvalidIssuerError as error:
             raise SignInError("IDENTITY_ISSUER_OTHER") from error
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, OverflowError, RecursionError) as error:
             raise SignInError("IDENTITY_TOKEN_BROKEN", str(error)) from error
     raise _KeyError(f"no key made the signature (kid {str(header.get('kid'))[:60]!r})")
 
