@@ -191,6 +191,9 @@ def test_a_proposed_change_gets_no_token_unless_the_rule_says_so(
         ({"sub": None}, "EXCHANGE_TOKEN_BROKEN"),
         ({"iss": None}, "EXCHANGE_TOKEN_BROKEN"),
         ({"exp": "soon"}, "EXCHANGE_TOKEN_BROKEN"),
+        ({"exp": str(int(time.time()) + 3000)}, "EXCHANGE_TOKEN_BROKEN"),
+        ({"exp": float("inf")}, "EXCHANGE_TOKEN_BROKEN"),
+        ({"iat": "1"}, "EXCHANGE_TOKEN_BROKEN"),
     ],
 )
 def test_an_id_token_that_is_not_valid_now_is_refused(
@@ -268,7 +271,10 @@ def test_an_issuer_that_does_not_answer_is_asked_again_later(
     assert exchange(server.sign(CLAIMS)).status == 200
 
 
-@pytest.mark.parametrize("token", ["x", "a.b.c", "..", "é.é.é", "x" * 47_000, "eyJhbGciOiJSUzI1NiJ9.W10.AA"])
+NESTED = jwt.utils.base64url_encode(b"[" * 9_000).decode() + ".e30.AA"
+
+
+@pytest.mark.parametrize("token", ["x", "a.b.c", "..", "é.é.é", "x" * 47_000, "eyJhbGciOiJSUzI1NiJ9.W10.AA", NESTED])
 def test_what_is_no_token_is_refused(server: OpenIdServer, rule: str, token: str) -> None:
     assert get_refusal(exchange(token)) == "EXCHANGE_TOKEN_BROKEN"
 
@@ -336,6 +342,14 @@ def test_the_oldest_rule_that_accepts_the_token_and_gives_the_scopes_counts(
     assert (made["expires_in"], made["scope"]) == (300, "runs:read")
     assert exchange(server.sign({**CLAIMS, "ref": "refs/heads/dev"})).data["scope"] == "runs:read"
     assert Rule.objects.get(pk=wide).last_used_at
+
+
+def test_the_claim_is_named_of_the_rule_that_fits_best(owner: Api, server: OpenIdServer, rule: str) -> None:
+    make_rule(owner, server, name="other", conditions={"a": "b", "repository": "acme/other", "ref": "refs/heads/main"})
+    answer = exchange(server.sign({**CLAIMS, "ref": "refs/heads/dev"}))
+    assert "refs/heads/dev" in answer.body["message"]
+    answer = exchange(server.sign({**CLAIMS, "repository": "acme/other", "a": "c"}))
+    assert "其 a 为 c" in answer.body["message"]
 
 
 def test_what_has_ended_is_deleted(server: OpenIdServer, rule: str) -> None:

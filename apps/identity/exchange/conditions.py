@@ -15,6 +15,8 @@ RESERVED_CLAIMS = frozenset(("iss", "aud", "exp", "nbf", "iat", "jti"))
 PATH_CLAIMS = ("repository", "project_path", "sub")
 ID_CLAIMS = ("repository_id", "project_id")
 """The claims of GitHub and GitLab that say where a pipeline belongs. An issuer such as these signs for everybody."""
+PROPOSED = "no proposed change"
+"""What a rule expects of an event that it does not name."""
 PROPOSAL_EVENTS = {
     "event_name": ("pull_request", "pull_request_target", "pull_request_review", "pull_request_review_comment"),
     "pipeline_source": ("merge_request_event", "external_pull_request_event"),
@@ -25,11 +27,12 @@ PROPOSAL_EVENTS = {
 @dataclass(frozen=True, slots=True)
 class Mismatch:
     """A claim that is not as a rule requires. `found`: its value, None where it is missing; `expected`: for the log and
-    the project's audit trail, never for the caller."""
+    the project's audit trail, never for the caller; `held`: how many requirements held before it."""
 
     claim: str
     found: str | None
     expected: str
+    held: int = 0
 
 
 def check_conditions(conditions: Mapping[str, str]) -> None:
@@ -52,21 +55,28 @@ def find_mismatch(audience: str, conditions: Mapping[str, str], claims: Mapping[
     given = claims.get("aud")
     if audience not in (given if isinstance(given, list) else [given]):
         return Mismatch("aud", format_value(given), audience)
-    for claim, pattern in conditions.items():
+    for held, (claim, pattern) in enumerate(_sort_conditions(conditions), 1):
         found = _read_value(claims.get(claim))
         if found is None or not _matches(pattern, found):
-            return Mismatch(claim, format_value(claims.get(claim)), pattern)
+            return Mismatch(claim, format_value(claims.get(claim)), pattern, held)
+    held = len(conditions) + 1
     for claim, events in PROPOSAL_EVENTS.items():
         if claim not in conditions and claims.get(claim) in events:
-            return Mismatch(claim, str(claims[claim]), "–")
+            return Mismatch(claim, str(claims[claim]), PROPOSED, held)
     if "event_name" not in claims and str(claims.get("sub")).endswith(":pull_request"):
-        return Mismatch("sub", format_value(claims["sub"]), "–")
+        return Mismatch("sub", format_value(claims["sub"]), PROPOSED, held)
     return None
 
 
 def format_value(value: Any) -> str | None:
     """Return a claim's value as text of at most 200 characters."""
     return None if value is None else str(value)[:200]
+
+
+def _sort_conditions(conditions: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the conditions, those that say whose pipeline it is first: PostgreSQL keeps no order of a JSON object."""
+    first = (*ID_CLAIMS, *PATH_CLAIMS)
+    return sorted(conditions.items(), key=lambda item: (item[0] not in first, item[0]))
 
 
 def _narrows(claim: str, pattern: str) -> bool:

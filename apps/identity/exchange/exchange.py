@@ -14,7 +14,7 @@ from apps.accounts.scopes import contains_scope
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.identity.exchange import issuers
-from apps.identity.exchange.conditions import Mismatch, find_mismatch, format_value
+from apps.identity.exchange.conditions import PROPOSED, Mismatch, find_mismatch, format_value
 from apps.identity.exchange.models import Rule, UsedToken
 
 log = logging.getLogger(__name__)
@@ -55,15 +55,15 @@ def _choose_rule(username: str, issuer: str, claims: Mapping[str, Any], scopes: 
             missing = next((one for one in scopes or () if not contains_scope(rule.scopes, one)), "")
             if not missing:
                 return rule
-        elif refused is None:
-            mismatch, refused = found, rule
+        elif mismatch is None or found.held > mismatch.held:
+            mismatch, refused = found, rule  # the rule that was meant most likely
     if missing:
         raise ApiError(403, "EXCHANGE_SCOPE", "scope", scope=missing)
     if refused is None or mismatch is None:
         log.info("no rule of %s accepts ID tokens of %s (sub %s)", username, issuer, format_value(claims["sub"]))
         raise ApiError(403, "EXCHANGE_REFUSED", "service_account", account=username)
     _record_refusal(refused, username, mismatch, claims)
-    code = "EXCHANGE_PROPOSAL" if mismatch.expected == "–" else "EXCHANGE_CLAIM"
+    code = "EXCHANGE_PROPOSAL" if mismatch.expected == PROPOSED else "EXCHANGE_CLAIM"
     raise ApiError(403, code, "subject_token", claim=mismatch.claim, found=mismatch.found or "–", account=username)
 
 

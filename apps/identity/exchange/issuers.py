@@ -78,6 +78,8 @@ def read_claims(token: str, issuer: str) -> dict[str, Any]:
         raise _refuse(
             REFUSALS.get(error.code, "EXCHANGE_TOKEN_BROKEN"), f"{error.code} {error.detail}", issuer
         ) from error
+    if not all(isinstance(claims[name], int | float) for name in ("exp", "iat")):
+        raise _refuse("EXCHANGE_TOKEN_BROKEN", "exp or iat is no number", issuer)
     if claims["exp"] - claims["iat"] > MAX_LIFETIME_SECONDS:
         raise _refuse(
             "EXCHANGE_LIFETIME", f"{claims['exp'] - claims['iat']} s", issuer, hours=MAX_LIFETIME_SECONDS // 3600
