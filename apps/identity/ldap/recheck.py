@@ -49,7 +49,9 @@ def recheck_person(account: SocialAccount) -> None:
     LdapRefusedError."""
     known = account.extra_data if isinstance(account.extra_data, dict) else {}
     login = known.get("login")
-    found = find_person(login) if isinstance(login, str) and login else None
+    if not isinstance(login, str) or not login:
+        return  # an administrator has linked the account, and the person has not signed in yet
+    found = find_person(login)
     if found is None or found.uid != account.uid:
         if not known.get("gone"):
             _end(account, known)

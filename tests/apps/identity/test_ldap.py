@@ -260,6 +260,23 @@ def test_a_person_who_is_gone_loses_sessions_tokens_and_roles_once(client: Clien
     directory.add_person("ada")
 
 
+def test_a_linked_account_is_opened_and_stays_until_its_person_has_signed_in(
+    client: Client, directory: Directory
+) -> None:
+    from apps.identity.ldap.directory import find_person
+    from apps.identity.ldap.recheck import recheck_people
+
+    user = User.objects.create_user("ada")
+    ApiToken.objects.create(user=user, name="laptop")
+    person = find_person("ada")
+    assert person is not None
+    SocialAccount.objects.create(user=user, provider="ldap", uid=person.uid, extra_data={})
+    recheck_people()
+    assert ApiToken.objects.count() == 1
+    assert sign_in(client, "ada") == ""
+    assert SocialAccount.objects.get().extra_data["groups"] == ["ml"]
+
+
 def test_while_the_directory_does_not_answer_all_stay(client: Client, directory: Directory, settings: Any) -> None:
     from apps.identity.ldap.recheck import recheck_people
 
