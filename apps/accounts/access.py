@@ -169,6 +169,12 @@ def is_member(user: AnyUser, project: Project | str | None) -> bool:
     return role in _MEMBER_ROLES
 
 
+def may_act(user: User, project: Project | str | None) -> bool:
+    """Return True if what a person has left to run by itself, such as a schedule, may go on with their rights: they are
+    active, and a member or maintainer of the project."""
+    return user.is_active and is_member(user, project)
+
+
 def require_role(user: AnyUser, project: Project | str | None, role: Role = Role.VIEWER) -> None:
     """Raise ApiError 404 NOT_FOUND if the user has no role in the project, and 403 FORBIDDEN if the role is too low."""
     has = get_role(user, project)

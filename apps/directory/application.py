@@ -41,6 +41,7 @@ def plan_changes(rules: Sequence[Rule], users: Iterable[User] | None = None) -> 
     identities = read_identities(people)
     stored = _read_stored(people)
     projects_of_groups = dict(GroupProject.objects.values_list("group", "project"))
+    made = set(projects_of_groups.values())
     marked = set(RuleAdministrator.objects.filter(user__in=people).values_list("user", flat=True))
     plan = Plan()
     for key, user in people.items():
@@ -53,10 +54,15 @@ def plan_changes(rules: Sequence[Rule], users: Iterable[User] | None = None) -> 
         for group, role in wanted.groups.items():
             project = projects_of_groups.get(group, f"{NEW_PROJECT}{group}")
             roles[project] = get_higher(roles.get(project), role)
+        if wanted.undecided:
+            plan.unknown.append(user)
+        for project, has in stored[key].items():
+            if has.by_rule and wanted.may_keep(project, of_group=project in made):
+                roles[project] = get_higher(roles.get(project), has.role)
         changes = PersonChanges(user, compare(stored[key], roles))
         if wanted.administrator and not user.is_superuser:
             changes.administrator = True
-        elif user.is_superuser and key in marked and not wanted.administrator:
+        elif user.is_superuser and key in marked and not wanted.may_stay_administrator:
             changes.administrator = False
         if not changes.is_empty:
             plan.people.append(changes)

@@ -40,11 +40,21 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class WantedRoles:
-    """`projects`: role by project id; `groups`: role by the name of a group whose project rules make."""
+    """`projects`: role by project id; `groups`: role by the name of a group whose project rules make. `undecided`: the
+    rules whose claim a provider left out because it has too many values; what they gave before stays."""
 
     projects: Mapping[str, str] = field(default_factory=dict)
     groups: Mapping[str, str] = field(default_factory=dict)
     administrator: bool = False
+    undecided: Sequence[Rule] = ()
+
+    def may_keep(self, project: str, *, of_group: bool) -> bool:
+        """Return whether an undecided rule may have given a role in the project; `of_group`: one that rules made."""
+        return any(rule.project == project or (rule.create_project and of_group) for rule in self.undecided)
+
+    @property
+    def may_stay_administrator(self) -> bool:
+        return self.administrator or any(rule.administrator for rule in self.undecided)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +77,22 @@ class RoleChange:
 
 
 def compute_roles(rules: Iterable[Rule], identities: Sequence[Identity]) -> WantedRoles | None:
-    """Return the highest role that the rules give in each project; None where the claims are not known: the person has
-    never signed in, or the provider left a claim of a rule out because it has too many values."""
+    """Return the highest role that the rules give in each project; None where no claims are known: the person has never
+    signed in, and no directory knows them."""
     known = [one for one in identities if one.claims]
     if not known:
         return None
     projects: dict[str, str] = {}
     groups: dict[str, str] = {}
     administrator = False
+    undecided: list[Rule] = []
     for rule in rules:
         for identity in known:
             if not identity.concerns(rule):
                 continue
             if is_left_out(identity.claims, rule.claim):
-                return None
+                undecided.append(rule)
+                continue
             matched = [group for group in read_groups(identity.claims, rule.claim) if matches(rule.pattern, group)]
             if rule.administrator:
                 administrator = administrator or bool(matched)
@@ -90,7 +102,7 @@ def compute_roles(rules: Iterable[Rule], identities: Sequence[Identity]) -> Want
                     groups[name] = get_higher(groups.get(name), rule.role)
             elif matched and rule.project:
                 projects[rule.project] = get_higher(projects.get(rule.project), rule.role)
-    return WantedRoles(projects, groups, administrator)
+    return WantedRoles(projects, groups, administrator, tuple(undecided))
 
 
 def compare(stored: Mapping[str, StoredRole], wanted: Mapping[str, str]) -> dict[str, RoleChange]:

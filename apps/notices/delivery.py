@@ -21,6 +21,7 @@ from apps.common.retention import delete_old
 from apps.common.row_bounds import MAX_ROWS
 from apps.common.texts import render_text
 from apps.notices.models import Channel, Delivery, Outcome
+from apps.notices.readers import may_read
 from apps.notices.sender.errors import DeliveryError
 from apps.notices.sender.process import SenderProcess, SendersBusyError
 from apps.notices.sender.request import send_message
@@ -55,14 +56,16 @@ def deliver_due() -> int:
 def deliver_one(key: str, sender: SenderProcess, *, is_test: bool = False) -> bool:
     """Send one message. Returns False if another process has it, it is not due, or its channel pauses. `is_test`: it is
     not tried again."""
-    delivery = Delivery.objects.select_related("channel", "incident").filter(pk=key, outcome=Outcome.WAITING).first()
+    delivery = (
+        Delivery.objects.select_related("channel__user", "incident").filter(pk=key, outcome=Outcome.WAITING).first()
+    )
     if delivery is None or delivery.due_at is None or delivery.due_at > now():
         return False
     if not is_test and (rests := delivery.channel.rests_until) and rests > now():
         return False  # another of its messages has just failed
     if not _claim_delivery(delivery):
         return False
-    if not delivery.channel.enabled:
+    if not delivery.channel.enabled or not _may_tell(delivery):
         _end_delivery(delivery, Outcome.DROPPED)
         return False
     began = time.monotonic()
@@ -81,6 +84,13 @@ def deliver_one(key: str, sender: SenderProcess, *, is_test: bool = False) -> bo
             _end_delivery(delivery, Outcome.SENT)
             Channel.objects.filter(pk=delivery.channel_id).exclude(failures=0).update(failures=0, rests_until=None)
     return True
+
+
+def _may_tell(delivery: Delivery) -> bool:
+    """Return False for the channel of a person who may no longer know of the incident: rights count as they are now,
+    not as they were when the message was made."""
+    user = delivery.channel.user
+    return user is None or (user.is_active if delivery.incident is None else may_read(user, delivery.incident))
 
 
 def _claim_delivery(delivery: Delivery) -> bool:

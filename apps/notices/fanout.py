@@ -11,6 +11,7 @@ from apps.common.clock import now
 from apps.notices import quiet_hours
 from apps.notices.kinds import INCIDENT_KINDS, IncidentKind, is_at_least
 from apps.notices.models import Delivery, Incident, IncidentLevel, Item, Rule
+from apps.notices.readers import may_read
 from apps.notices.selectors import DEFAULT_WAIT_SECONDS
 
 MAX_PER_PASS = 100
@@ -42,7 +43,7 @@ def _create_items(incident: Incident, kind: IncidentKind, moment: datetime) -> N
     if incident.kind == "task_waits" and incident.params.get("seconds", 0) < DEFAULT_WAIT_SECONDS:
         return
     people = Q(pk__in=[])
-    if kind.owner and incident.owner_id:
+    if kind.owner and may_read(incident.owner, incident):
         people |= Q(pk=incident.owner_id)
     if kind.maintainers and incident.project_id:
         maintainers = Membership.objects.filter(project=incident.project_id, role=Role.MAINTAINER)
@@ -82,7 +83,7 @@ def _list_rules(incident: Incident) -> Iterable[Rule]:
     mine = Q(user=None, project=None)
     if incident.project_id:
         mine |= Q(project=incident.project_id)
-    if incident.owner_id:
+    if may_read(incident.owner, incident):
         mine |= Q(user=incident.owner_id)
     for rule in Rule.objects.filter(mine, enabled=True).prefetch_related("channels"):
         if is_rule_matching(rule, incident):

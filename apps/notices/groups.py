@@ -9,6 +9,7 @@ from apps.accounts.models import User
 from apps.common.texts import render_text
 from apps.notices import selectors
 from apps.notices.models import Item
+from apps.notices.readers import select_items
 
 GROUPED_KINDS = ("task_ended", "task_failed", "task_restarted")
 MAX_GROUPED_ITEMS = 500
@@ -44,7 +45,7 @@ def list_groups(user: User, query: dict[str, Any]) -> dict[str, Any]:
 
 def count_unread(user: User) -> int:
     """Return how many groups contain something unread."""
-    rows = Item.objects.filter(user=user, read_at=None).order_by()
+    rows = select_items(user).filter(read_at=None).order_by()
     alone = rows.exclude(incident__kind__in=GROUPED_KINDS).count()
     together = rows.filter(incident__kind__in=GROUPED_KINDS).annotate(day=TruncDate("at"))
     return alone + together.values("incident__kind", "incident__project", "day").distinct().count()

@@ -9,6 +9,7 @@ from apps.accounts.models import User
 from apps.common.texts import get_request_language, render_text
 from apps.notices.kinds import INCIDENT_KINDS, make_kind_code
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
+from apps.notices.readers import select_items
 from apps.notices.sender import message as sent_message
 from apps.notices.services import ownership
 
@@ -17,7 +18,7 @@ DEFAULT_WAIT_SECONDS = 3600
 
 
 def list_items(user: User, *, unread: bool = False) -> QuerySet[Item]:
-    rows = Item.objects.filter(user=user).select_related("incident").order_by("-at", "-pk")
+    rows = select_items(user).select_related("incident").order_by("-at", "-pk")
     return rows.filter(read_at=None) if unread else rows
 
 

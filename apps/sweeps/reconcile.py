@@ -16,6 +16,7 @@ from typing import Any
 
 from django.db import transaction
 
+from apps.accounts import access
 from apps.common import clock_jumps, pass_claims
 from apps.common.claims import ClaimLostError
 from apps.common.clock import now
@@ -94,6 +95,9 @@ class SweepPass:
         if sweep.state == SweepState.ENDED:
             return None
         trials = self._read_trials()
+        if not self._may_act() and sweep.state != SweepState.STOPPING:
+            self._pause("SWEEP_OWNER_LEFT", {"owner": sweep.owner.username})
+            return PAUSED_RECHECK_AFTER
         spent = self._find_spent(trials)
         stopped = Spent(sweep.reason, sweep.reason_params) if sweep.state == SweepState.STOPPING else None
         facts = [observation.build_facts(trial) for trial in trials]
@@ -107,7 +111,7 @@ class SweepPass:
             self._end(decision.ends)
             return None
         if decision.fails:
-            self._pause(decision.fails)
+            self._pause("SWEEP_FAILING", {"count": decision.fails})
             return PAUSED_RECHECK_AFTER
         new = [trial for trial in trials if trial.state == TrialState.NEW]
         try:
@@ -194,11 +198,11 @@ class SweepPass:
 
     def _steer(self, change: Any, trial: Trial) -> None:
         """Pause, resume or stop the trial's task. One that has ended meanwhile stays as it is: the next pass reads
-        it."""
+        it. So does one whose sweep's owner has left."""
         try:
             change(self._sweep.owner, trial.task_id)
         except ApiError as error:
-            if error.status != 409:
+            if error.status != 409 and self._may_act():
                 raise
 
     def _start_trials(self, trials: list[Trial], new: Sequence[Trial], count: int) -> bool:
@@ -294,8 +298,13 @@ class SweepPass:
     def _end(self, why: Spent) -> None:
         self._update(state=SweepState.ENDED, reason=why.code, reason_params=dict(why.params), ended_at=now())
 
-    def _pause(self, failures: int) -> None:
-        self._update(state=SweepState.PAUSED, reason="SWEEP_FAILING", reason_params={"count": failures})
+    def _pause(self, code: str, params: dict[str, Any]) -> None:
+        if (self._sweep.state, self._sweep.reason) != (SweepState.PAUSED, code):
+            self._update(state=SweepState.PAUSED, reason=code, reason_params=params)
+
+    def _may_act(self) -> bool:
+        """Return True if the owner may still create and control the tasks of trials."""
+        return access.may_act(self._sweep.owner, self._sweep.project_id)
 
     def _explain(self, code: str, params: Mapping[str, Any]) -> None:
         if (self._sweep.reason, self._sweep.reason_params) != (code, make_storable(params)):

@@ -95,6 +95,16 @@ def test_its_owner_and_maintainers_change_it_and_whoever_changes_the_request_own
     assert list(actions) == ["schedule.create", *["schedule.change"] * 3, "schedule.delete"]
 
 
+def test_who_enables_a_schedule_whose_owner_has_left_is_its_owner(owner, colleague, schedule):
+    path = f"/schedules/{schedule}"
+    Membership.objects.filter(user=colleague.user).delete()
+    Schedule.objects.update(enabled=False, stopped="SCHEDULE_OWNER_LEFT", stopped_params={"owner": "colleague"})
+    assert colleague.patch(path, {"enabled": True}).error == "NOT_FOUND"
+    assert owner.patch(path, {"name": "weekly"}).data["owner"] == "colleague"
+    taken = owner.patch(path, {"enabled": True}).data
+    assert (taken["owner"], taken["enabled"], bool(taken["nextAt"])) == ("owner", True, True)
+
+
 def test_a_schedule_runs_a_template_with_values(colleague, owner):
     request = {**SINGLE, "taskName": "{{name}}"}
     parameters = [{"name": "name", "type": "string"}]

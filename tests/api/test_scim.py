@@ -4,7 +4,9 @@ import pytest
 from allauth.socialaccount.models import SocialAccount
 
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, User
-from apps.directory.models import Directory, DirectoryUser
+from apps.common.row_bounds import MAX_ROWS
+from apps.directory.application import apply_rules
+from apps.directory.models import Directory, DirectoryUser, RoleRule
 from tests.api.conftest import Api, make_user
 from tests.api.scim_client import ScimClient, make_directory, save_rule
 from tests.api.test_role_rules import get_roles, sso
@@ -106,7 +108,8 @@ def test_a_leaver_loses_sessions_tokens_and_roles_and_comes_back_without_tokens(
 def test_a_deleted_user_is_deactivated_and_only_the_same_person_gets_the_account_again(scim: ScimClient) -> None:
     key = scim.add_user("ada", externalId="e-1")
     group = scim.add_group("ml", key)
-    assert scim.delete(f"/Users/{key}").status == 204
+    gone = scim.delete(f"/Users/{key}")
+    assert (gone.status, gone.body) == (204, None)
     assert scim.get(f"/Users/{key}").status == scim.delete(f"/Users/{key}").status == 404
     assert "members" not in scim.get(f"/Groups/{group}").body
     assert not User.objects.get(username="ada").is_active
@@ -225,6 +228,26 @@ def test_a_rule_reads_external_ids_apart_from_names(scim: ScimClient, admin: Api
     assert list(Membership.objects.values_list("user__username", flat=True)) == ["bob"]
 
 
+def test_a_directory_removes_roles_of_who_has_too_many_groups_elsewhere(
+    scim: ScimClient, project: Project, other_project: Project
+) -> None:
+    key = scim.add_user("ada", externalId="e-1")
+    group = scim.add_group("ml", key)
+    for provider, pattern, target, role in (
+        (scim.directory, "ml", project, "member"),
+        ("sso", "x", other_project, "viewer"),
+    ):
+        about = {"provider": provider, "claim": "groups", "pattern": pattern, "project": target, "role": role}
+        RoleRule.objects.create(created_at=sso_time(), updated_at=sso_time(), **about)
+    SocialAccount.objects.filter(uid="e-1").update(extra_data={"id_token": {"groups": ["x"]}})
+    apply_rules()
+    SocialAccount.objects.filter(uid="e-1").update(extra_data={"id_token": {"hasgroups": True}})
+    ada = User.objects.get(username="ada")
+    assert get_roles(ada) == {"one": ("member", "rule"), "two": ("viewer", "rule")}
+    assert scim.delete(f"/Groups/{group}").status == 204
+    assert get_roles(ada) == {"two": ("viewer", "rule")}
+
+
 def test_a_rule_of_any_provider_does_not_read_a_directory(scim: ScimClient, admin: Api, project: Project) -> None:
     scim.add_group("ml", scim.add_user("ada"))
     for provider in ("", "sso"):
@@ -274,6 +297,7 @@ def test_names_are_unique(scim: ScimClient) -> None:
         ("POST", "/Users", {}, 400, "invalidValue"),
         ("POST", "/Users", [], 400, "invalidSyntax"),
         ("POST", "/Users", b"{", 400, "invalidSyntax"),
+        ("POST", "/Users", b'{"userName": ' + b"[" * 900 + b"]" * 900 + b"}", 400, "invalidSyntax"),
         ("POST", "/Users", {"userName": "a b/c"}, 400, "invalidValue"),
         ("POST", "/Users", {"userName": "x" * 151}, 400, "invalidValue"),
         ("POST", "/Users", {"userName": "a\0"}, 400, "invalidValue"),
@@ -283,7 +307,8 @@ def test_names_are_unique(scim: ScimClient) -> None:
         ("POST", "/Groups", {"members": []}, 400, "invalidValue"),
         ("GET", "/Users/none", None, 404, None),
         ("GET", "/Nothing", None, 404, None),
-        ("POST", "/Bulk", {}, 404, None),
+        ("POST", "/Bulk", {}, 501, None),
+        ("POST", "/.search", {}, 501, None),
         ("DELETE", "/Users", None, 405, None),
         ("PATCH", "/Users/none", {"Operations": [{"op": "burn", "path": "active"}]}, 400, "invalidValue"),
         (
@@ -364,6 +389,17 @@ def test_only_administrators_have_anything_to_do_with_directories(
     assert admin.post("/directories", {"name": "x", "provider": "none"}).error == "ROLE_RULE_PROVIDER"
     assert admin.post("/directories", {"name": "x", "uidAttribute": "userName"}).error == "DIRECTORY_PROVIDER_MISSING"
     assert admin.delete("/directories/none").status == admin.delete(f"{path}/tokens/none").status == 404
+
+
+def test_directories_and_their_users_and_groups_are_bounded(
+    scim: ScimClient, admin: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in ("directories", "directory-users", "directory-groups"):
+        monkeypatch.setitem(MAX_ROWS, kind, 1)
+    assert admin.post("/directories", {"name": "x"}).error == "ROWS_FULL"
+    scim.add_group("ml", scim.add_user("ada"))
+    assert scim.post("/Users", {"userName": "bob"}).status == 409
+    assert scim.post("/Groups", {"displayName": "ai"}).status == 409
 
 
 def test_a_directory_has_a_rate_limit(scim: ScimClient, settings: Any) -> None:

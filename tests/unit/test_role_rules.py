@@ -46,9 +46,17 @@ def test_an_administrator_is_made_by_a_group() -> None:
 
 def test_without_known_claims_nothing_is_wanted_or_taken() -> None:
     assert compute_roles([rule("ml")], [Identity("sso", {})]) is None
+
+
+def test_a_claim_that_the_provider_left_out_decides_nothing_and_others_do() -> None:
     overage = {"id_token": {"_claim_names": {"groups": "src1"}, "_claim_sources": {}}, "userinfo": {}}
-    assert compute_roles([rule("ml")], [Identity("sso", overage)]) is None
-    assert compute_roles([rule("ml")], [Identity("sso", {"id_token": {"hasgroups": True}})]) is None
+    by_group, by_role = rule("ml", project="a"), Rule("roles", "ml", project="b", role="member")
+    for claims in (overage, {"id_token": {"hasgroups": True}}):
+        wanted = compute_roles([by_group, by_role], [Identity("sso", claims)])
+        assert wanted == WantedRoles(undecided=(by_group,))
+        assert wanted.may_keep("a", of_group=False)
+        assert not wanted.may_keep("b", of_group=True)
+        assert not wanted.may_stay_administrator
 
 
 def test_groups_are_read_along_a_path_and_from_names_with_dots() -> None:

@@ -16,6 +16,7 @@ from scim2_models import (
     Error,
     ListResponse,
     Meta,
+    NotImplementedException,
     PatchOp,
     Resource,
     ResponseParameters,
@@ -24,6 +25,7 @@ from scim2_models import (
 )
 
 from apps.common import rate_limits
+from apps.common.bounds import MAX_DEPTH
 from apps.common.errors import ApiError
 from apps.common.exception_handler import handle_exception
 from apps.common.renderers import JSONParser, JSONRenderer
@@ -46,6 +48,7 @@ SCIM_TYPES = {
     "SCIM_USER_EXISTS": "uniqueness",
     "SCIM_USER_NAME_TAKEN": "uniqueness",
     "PARSE_ERROR": "invalidSyntax",
+    "BODY_TOO_DEEP": "invalidSyntax",
     "BODY_TOO_MANY_VALUES": "tooMany",
 }
 """SCIM's word (RFC 7644, 3.12) for codes of the platform."""
@@ -64,6 +67,12 @@ class AnyJsonParser(JSONParser):
 class ScimRenderer(JSONRenderer):
     media_type = "application/scim+json"
     format = "scim"
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """Return JSON, and nothing for an answer 204: bytes behind it would be read as the next answer."""
+        return b"" if data is None else super().render(data, accepted_media_type, renderer_context)
 
 
 class WithinDirectoryRateLimit(BasePermission):
@@ -133,12 +142,11 @@ class ScimView(APIView):
         return patch.model_validate(body, scim_ctx=Context.RESOURCE_PATCH_REQUEST)
 
     def read_object(self) -> dict[str, Any]:
-        """Return the body. Raises ApiError 400 unless it is an object without U+0000."""
+        """Return the body. Raises ApiError 400 unless it is an object that can be stored."""
         body = self.request.data
         if not isinstance(body, dict):
             raise ApiError(400, "PARSE_ERROR", detail="not an object")
-        if _has_null(body):
-            raise ApiError(400, "NUL_CHARACTER")
+        _check_values(body)
         return body
 
     def answer(self, resource: Any, context: Context, status: int = 200) -> Response:
@@ -173,7 +181,7 @@ class ScimView(APIView):
 
     def describe_groups(self, rows: list[Group], *, members: bool = True) -> list[ScimGroup]:
         """Return groups as the answer shows them."""
-        found = groups.read_members(rows) if members else {}
+        found = groups.read_members(rows, self.build_location("Users", "")) if members else {}
         described = []
         for row in rows:
             resource = groups.make_resource(row, found.get(row.pk))
@@ -307,6 +315,13 @@ class UnknownView(ScimView):
         raise ApiError(404, "NO_SUCH_ADDRESS", path=request.path[:200])
 
 
+class UnsupportedView(UnknownView):
+    """What RFC 7644 lets a service leave out: searches by POST, /Bulk and /Me."""
+
+    def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedException()
+
+
 def _describe(one: Any, location: str) -> dict[str, Any]:
     data = cast(dict[str, Any], one.model_dump(scim_ctx=Context.RESOURCE_QUERY_RESPONSE))
     return {**data, "meta": {"resourceType": type(one).__name__, "location": location}}
@@ -320,9 +335,16 @@ def _shows_members(query: SearchRequest[Any]) -> bool:
     )
 
 
-def _has_null(value: Any) -> bool:
-    if isinstance(value, str):
-        return "\x00" in value
+def _check_values(value: Any, depth: int = 1) -> None:
+    """Raise ApiError 400 for U+0000, which no database stores, and for more than MAX_DEPTH levels."""
+    if depth > MAX_DEPTH:
+        raise ApiError(400, "BODY_TOO_DEEP", high=MAX_DEPTH)
+    if isinstance(value, str) and "\x00" in value:
+        raise ApiError(400, "NUL_CHARACTER")
     if isinstance(value, dict):
-        return any(_has_null(key) or _has_null(one) for key, one in value.items())
-    return isinstance(value, list) and any(map(_has_null, value))
+        for key, one in value.items():
+            _check_values(key, depth)
+            _check_values(one, depth + 1)
+    elif isinstance(value, list):
+        for one in value:
+            _check_values(one, depth + 1)

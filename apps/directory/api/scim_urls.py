@@ -21,6 +21,7 @@ def _load_later(name: str, **options: Any) -> Callable[..., HttpResponseBase]:
 
 
 urlpatterns = [
+    re_path(r"^(?P<name>Bulk|Me|(Users/|Groups/)?\.search)$", _load_later("UnsupportedView")),
     path("Users", _load_later("UsersView")),
     path("Users/<str:person_id>", _load_later("UserView")),
     path("Groups", _load_later("GroupsView")),

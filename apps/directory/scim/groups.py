@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
-from scim2_models import PatchOp
+from scim2_models import PatchOp, Reference
 
 from apps.accounts import audit
 from apps.accounts.models import User
@@ -16,6 +16,7 @@ from apps.common.errors import ApiError
 from apps.common.row_bounds import check_row_limit
 from apps.directory.application import apply_rules
 from apps.directory.models import MAX_EXTERNAL_ID, Directory, DirectoryUser, Group, GroupMember
+from apps.directory.scim.member_patch import split_patch
 from apps.directory.scim.people import lock_directory
 from apps.directory.scim.resources import MAX_MEMBERS, ScimGroup, ScimMember
 
@@ -34,7 +35,7 @@ def create_group(directory: Directory, given: ScimGroup) -> Group:
     lock_directory(directory)
     check_row_limit("directory-groups", Group.objects.filter(directory=directory))
     row = Group(directory=directory, created_at=now())
-    _store(row, given)
+    _store(row, given, read_values(given))
     return row
 
 
@@ -43,7 +44,7 @@ def change_group(directory: Directory, group_id: str, given: ScimGroup) -> Group
     """Replace a group's name and members. Raises ApiError as `create_group` does, and 404."""
     lock_directory(directory)
     row = find_group(directory, group_id)
-    _store(row, given)
+    _store(row, given, read_values(given))
     return row
 
 
@@ -52,9 +53,10 @@ def patch_group(directory: Directory, group_id: str, patch: PatchOp[ScimGroup]) 
     """Change parts of a group. Raises ApiError as `change_group` does, SCIMException for what cannot be applied."""
     lock_directory(directory)
     row = find_group(directory, group_id)
-    given = make_resource(row, read_members([row])[row.pk])
-    patch.patch(given)
-    _store(row, given)
+    given = make_resource(row, None)
+    members, others = split_patch(patch, set(_list_members(row)))
+    others.patch(given)
+    _store(row, given, members)
     return row
 
 
@@ -69,12 +71,13 @@ def delete_group(directory: Directory, group_id: str) -> None:
     _apply_to(people)
 
 
-def read_members(groups: Sequence[Group]) -> dict[str, list[ScimMember]]:
-    """Return the members of each of these groups, by its id."""
+def read_members(groups: Sequence[Group], address: str = "") -> dict[str, list[ScimMember]]:
+    """Return the members of each of these groups, by its id. `address`: of people; empty: members have none."""
     found: dict[str, list[ScimMember]] = defaultdict(list)
     rows = GroupMember.objects.filter(group__in=[group.pk for group in groups], person__deleted_at=None).order_by("pk")
-    for group, person, name in rows.values_list("group", "person", "person__user_name"):
-        found[group].append(ScimMember(value=person, ref=None, type="User", display=name))
+    for group, person in rows.values_list("group", "person"):
+        ref: Reference[Any] | None = Reference(f"{address}{person}") if address else None
+        found[group].append(ScimMember(value=person, ref=ref))
     return found
 
 
@@ -85,7 +88,12 @@ def make_resource(row: Group, members: list[ScimMember] | None) -> ScimGroup:
     )
 
 
-def _store(row: Group, given: ScimGroup) -> None:
+def read_values(given: ScimGroup) -> set[str]:
+    """Return the ids of a group's members."""
+    return {one.value for one in given.members or [] if one.value}
+
+
+def _store(row: Group, given: ScimGroup, after: set[str]) -> None:
     name, external_id = given.display_name or "", given.external_id or ""
     if len(external_id) > MAX_EXTERNAL_ID:
         raise ApiError(400, "FIELD_INVALID", "externalId", detail=f"> {MAX_EXTERNAL_ID}")
@@ -95,7 +103,6 @@ def _store(row: Group, given: ScimGroup) -> None:
     renamed = (row.display_name, row.external_id) != (name, external_id)
     is_new = row._state.adding
     before = set() if is_new else set(_list_members(row))
-    after = {one.value for one in given.members or [] if one.value}
     _check_members(row.directory, after, after - before)
     row.display_name, row.external_id, row.updated_at = name, external_id, now()
     row.save()

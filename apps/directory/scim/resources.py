@@ -70,11 +70,9 @@ class ScimUser(Resource[Any]):
 
 class ScimMember(ComplexAttribute):
     value: Annotated[str | None, Field(max_length=40), Mutability.immutable] = None
-    ref: Annotated[Reference[ScimUser] | None, Mutability.immutable] = Field(
-        None, serialization_alias="$ref", validation_alias="$ref"
+    ref: Annotated[Reference["User"] | None, Mutability.immutable] = Field(  # type: ignore[name-defined]  # noqa: F821
+        default=None, serialization_alias="$ref", validation_alias="$ref"
     )
-    type: Annotated[str | None, Field(max_length=40), Mutability.immutable] = None
-    display: Annotated[str | None, Field(max_length=300)] = None
 
 
 class ScimGroup(Resource[Any]):

@@ -14,6 +14,7 @@ from apps.common.clock import now
 from apps.common.retention import delete_old
 from apps.notices.kinds import INCIDENT_KINDS, LEVEL_ORDER, is_at_least
 from apps.notices.models import Incident, Item
+from apps.notices.readers import select_items
 
 log = logging.getLogger(__name__)
 
@@ -96,4 +97,4 @@ def mark_read(user: User, ids: Sequence[str] | None) -> int:
 
 
 def count_unread(user: User) -> int:
-    return Item.objects.filter(user=user, read_at=None).count()
+    return select_items(user).filter(read_at=None).count()

@@ -216,7 +216,8 @@ def _list_first(spec: SweepSpec) -> list[dict[str, Value]]:
 
 
 def _change(user: User, sweep_id: str, action: str, states: set[SweepState], to: SweepState, reason: str) -> Sweep:
-    """Change a sweep's state, and have it handled at once."""
+    """Change a sweep's state, and have it handled at once. Whoever resumes or stops the sweep of a person who has left
+    is its owner from then on."""
     sweep = selectors.get_sweep(user, sweep_id, Role.MEMBER)
     if sweep.state not in {*states, to}:
         raise ApiError(409, "SWEEP_ACTION_NOT_ALLOWED", action=action, status=sweep.state)
@@ -226,6 +227,8 @@ def _change(user: User, sweep_id: str, action: str, states: set[SweepState], to:
         values: dict[str, Any] = {"state": to, "reason": reason, "reason_params": params}
         if to == SweepState.RUNNING:
             values["judged_from"] = Trial.objects.filter(sweep=sweep).count()
+        if to != SweepState.PAUSED and not access.may_act(sweep.owner, sweep.project_id):
+            values["owner"] = user
         if rows.update(**values):
             audit.record_event(user, f"sweep.{action}", sweep.pk, project=sweep.project_id)
             pass_claims.update_rows(Sweep.objects.filter(pk=sweep.pk, due_at__gt=now()), due_at=now())

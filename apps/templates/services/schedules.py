@@ -40,13 +40,15 @@ def create_schedule(user: User, *, project_id: str, **values: Any) -> Schedule:
 
 
 def change_schedule(user: User, schedule: Schedule, values: Mapping[str, Any]) -> Schedule:
-    """Change a schedule (its owner, or a maintainer). Whoever changes what it runs becomes its owner; one that is
-    enabled begins anew at the next moment. Raises ProblemsError and ApiError."""
+    """Change a schedule (its owner, or a maintainer). Whoever changes what it runs becomes its owner, and so
+    does who enables it after its owner has left; one that is enabled begins anew at the next moment. Raises
+    ProblemsError and ApiError."""
     require_schedule_role(user, schedule)
-    if _CONTENT & values.keys():
+    takes_over = bool(values.get("enabled")) and not access.may_act(schedule.owner, schedule.project_id)
+    if takes_over or _CONTENT & values.keys():
         schedule.owner = user
     columns = {"template" if name == "template_id" else name for name in values} | {"owner", "updated_at"}
-    _set_values(user, schedule, values)
+    _set_values(user, schedule, values, check=takes_over)
     if _TIMES & values.keys():
         columns |= {"next_at", "due_at", "stopped", "stopped_params"}
     return _save_schedule(user, schedule, "schedule.change", columns, fields=sorted(values))
@@ -115,7 +117,7 @@ def build_request(schedule: Schedule) -> templates.FilledRequest:
     return templates.FilledRequest({**filled.request, "projectId": schedule.project_id}, filled.problems)
 
 
-def _set_values(user: User, schedule: Schedule, values: Mapping[str, Any]) -> None:
+def _set_values(user: User, schedule: Schedule, values: Mapping[str, Any], *, check: bool = False) -> None:
     problems, moment = [], now()
     for name in values.keys() - {"template_id"}:
         setattr(schedule, name, values[name])
@@ -123,7 +125,7 @@ def _set_values(user: User, schedule: Schedule, values: Mapping[str, Any]) -> No
         problems += _set_template(user, schedule, values["template_id"])
     if not problems and (schedule.template_id is None) == (schedule.request is None):
         problems.append(Problem("templateId", "SCHEDULE_NEEDS_ONE_SOURCE"))
-    if not problems and _CONTENT & values.keys():
+    if not problems and (check or _CONTENT & values.keys()):
         problems += _check_request(user, schedule)
     problems += cron.find_problems(schedule.cron, schedule.zone, moment)
     if problems:

@@ -23,7 +23,7 @@ from apps.accounts import encryption
 from apps.accounts.models import Membership, Project, Role, User
 from apps.common.clock import get_time_zone, now
 from apps.notices import delivery as notice_delivery
-from apps.notices import fanout, quiet_hours, tasks
+from apps.notices import fanout, quiet_hours, selectors, tasks
 from apps.notices.models import Channel, Delivery, Incident, Item, Rule
 from apps.notices.sender import child, egress_policy, process, request
 from apps.notices.sender.egress_policy import AllowedHosts, HostNotAllowedError, enforce_policy
@@ -119,6 +119,30 @@ def test_a_failure_is_delivered_once_by_mail_and_once_by_webhook(ann: User, mail
     )  # fmt: skip
     assert [row.outcome for row in Delivery.objects.all()] == ["sent", "sent"]
     assert Item.objects.get().user == ann
+
+
+def test_who_has_left_the_project_is_told_nothing_of_it_any_more(ann: User, hooks: Hooks) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url))
+    fails(ann, "task-before")
+    fanout.spread_incidents()
+    assert incidents.count_unread(ann) == 1
+    Membership.objects.all().delete()
+    fails(ann, "task-after")
+    for _ in range(2):
+        tasks.sweep_notices()
+    assert hooks.received == []
+    assert [row.outcome for row in Delivery.objects.all()] == ["dropped"]
+    assert (incidents.count_unread(ann), Item.objects.count()) == (0, 1)
+    assert not selectors.list_items(ann).exists()
+
+
+def test_an_inactive_person_is_sent_nothing(ann: User, hooks: Hooks) -> None:
+    rule(ann, channel(ann, "webhook", hooks.url))
+    fails(ann)
+    fanout.spread_incidents()
+    User.objects.update(is_active=False)
+    tasks.sweep_notices()
+    assert (hooks.received, Delivery.objects.get().outcome) == ([], "dropped")
 
 
 def test_many_events_of_one_incident_are_one_message(ann: User, hooks: Hooks) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from apps.accounts.models import Membership, User
+from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.sweeps import reconcile
 from apps.sweeps.models import Sweep, Trial
@@ -141,6 +142,41 @@ def test_a_paused_sweep_starts_nothing_and_its_trials_go_on(member: User) -> Non
     assert (sweep.state, sweep.reason, list_states(sweep)) == ("running", "", ["complete", "active", "active"])
 
 
+@pytest.mark.parametrize("how", ["left", "inactive"])
+def test_a_sweep_whose_owner_has_left_pauses_and_goes_on_under_the_name_of_who_resumes_it(
+    member: User, how: str
+) -> None:
+    sweep = run_pass(make_sweep(member))
+    other = User.objects.create_user("other")
+    Membership.objects.create(user=other, project_id="p", role="member")
+    if how == "left":
+        Membership.objects.filter(user=member).delete()
+    else:
+        User.objects.filter(pk=member.pk).update(is_active=False)
+    report(get_trial(sweep, 0), (1, 1.0))
+    end_task(get_trial(sweep, 0).task_id)
+    for _ in range(2):
+        run_pass(sweep)
+        assert (sweep.state, sweep.reason, sweep.reason_params) == ("paused", "SWEEP_OWNER_LEFT", {"owner": "member"})
+        assert list_states(sweep) == ["complete", "active"]
+    lifecycle.resume_sweep(other, sweep.pk)
+    run_pass(sweep)
+    assert (sweep.state, sweep.owner, list_states(sweep)) == ("running", other, ["complete", "active", "active"])
+    task = get_trial(sweep, 2).task
+    assert task
+    assert task.owner == other
+
+
+def test_who_stops_the_sweep_of_a_person_who_left_stops_its_trials(member: User) -> None:
+    sweep = run_pass(make_sweep(member))
+    other = User.objects.create_user("other")
+    Membership.objects.create(user=other, project_id="p", role="member")
+    Membership.objects.filter(user=member).delete()
+    lifecycle.stop_sweep(other, sweep.pk)
+    run_pass(sweep)
+    assert (sweep.state, list_states(sweep)) == ("stopping", ["stopping", "stopping"])
+
+
 def test_gpu_hours_beyond_the_budget_stop_the_sweep(member: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("apps.training.public.report_task_usage", lambda task: {"gpuHours": 3.0, "cost": None})
     sweep = run_pass(make_sweep(member, budget={"gpuHours": 5}))
@@ -166,7 +202,7 @@ def test_trials_that_all_fail_pause_the_sweep_before_the_budget_is_spent(member:
 
 def test_a_request_that_is_refused_fails_the_trial_with_its_reason(member: User) -> None:
     sweep = make_sweep(member)
-    Membership.objects.all().delete()
+    DevEnvironment.objects.all().delete()
     run_pass(sweep)
     trial = get_trial(sweep, 0)
     assert (trial.state, trial.reason, trial.task) == ("failed", "TRIAL_REFUSED", None)
