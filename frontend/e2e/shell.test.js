@@ -67,7 +67,7 @@ test("every page is in the navigation in both languages", async () => {
       pages += await links.count();
       await page.keyboard.press("Escape");
     }
-    assert.equal(pages, 20, `pages before ${language}`);
+    assert.equal(pages, 21, `pages before ${language}`);
     await page.getByRole("button", { name: language === "English" ? "Switch to English" : "切换到中文" }).click();
     await page
       .getByRole("link", { name: language === "English" ? "Training tasks" : "训练任务", exact: true })
