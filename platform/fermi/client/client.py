@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from fermi.client import config, plots
 from fermi.client.accounts import Projects, Tokens
+from fermi.client.audit import Audit
 from fermi.client.code import Code
 from fermi.client.costs import Costs
 from fermi.client.differences import Differences
@@ -19,6 +20,7 @@ from fermi.client.pagination import Listing
 from fermi.client.preflights import Preflights
 from fermi.client.repetition import SavedTemplates, Schedules
 from fermi.client.reservations import Reservations
+from fermi.client.role_rules import RoleRules
 from fermi.client.runs import Runs
 from fermi.client.sweeps import Sweeps
 from fermi.client.tasks import Tasks
@@ -76,6 +78,8 @@ class Fermi:
         self.reservations = Reservations(self._transport)
         self.tokens = Tokens(self._transport)
         self.projects = Projects(self._transport)
+        self.audit = Audit(self._transport)
+        self.role_rules = RoleRules(self._transport)
         self.files = Files(self._transport)
         self.outputs = Outputs(self._transport)
         self.costs = Costs(self._transport)
