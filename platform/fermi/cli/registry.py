@@ -36,6 +36,8 @@ COMMANDS = {
     "workers": CommandEntry("workers", "workers"),
     "groups": CommandEntry("workers", "groups"),
     "secrets": CommandEntry("secrets", "secrets"),
+    "audit": CommandEntry("audit", "audit", "fermi audit --actor alice --since 7d"),
+    "role-rules": CommandEntry("role_rules", "role_rules", "fermi role-rules apply rule.yaml"),
     "limits": CommandEntry("quotas", "limits"),
     "reservations": CommandEntry("quotas", "reservations"),
     "rules": CommandEntry("rules", "rules"),

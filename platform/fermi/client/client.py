@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from fermi.client import config, plots
 from fermi.client.accounts import Projects, Tokens
+from fermi.client.audit import Audit
 from fermi.client.code import Code
 from fermi.client.costs import Costs
 from fermi.client.differences import Differences
@@ -20,6 +21,7 @@ from fermi.client.pagination import Listing
 from fermi.client.preflights import Preflights
 from fermi.client.repetition import SavedTemplates, Schedules
 from fermi.client.reservations import Reservations
+from fermi.client.role_rules import RoleRules
 from fermi.client.runs import Runs
 from fermi.client.service_accounts import ServiceAccounts
 from fermi.client.sessions import Sessions
@@ -82,6 +84,8 @@ class Fermi:
         self.service_accounts = ServiceAccounts(self._transport)
         self.identity_providers = IdentityProviders(self._transport)
         self.sessions = Sessions(self._transport)
+        self.audit = Audit(self._transport)
+        self.role_rules = RoleRules(self._transport)
         self.files = Files(self._transport)
         self.outputs = Outputs(self._transport)
         self.costs = Costs(self._transport)

@@ -24,7 +24,7 @@ export function EventRow({ event, projects }: { event: AuditEvent; projects: Me[
   return (
     <>
       <tr className={ROW}>
-        <td className="whitespace-nowrap text-muted tabular-nums">{formatDateTime(at)}</td>
+        <td className="text-muted tabular-nums md:whitespace-nowrap">{formatDateTime(at)}</td>
         <td>
           <span className="break-all">{actor ?? t("audit.platform")}</span>
           {token && (
