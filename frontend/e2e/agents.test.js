@@ -104,7 +104,7 @@ journey("an agent's purse, from being created to being revoked", [
     const { body } = await send("GET", `/proposals/${refused.body.proposal.id}`);
     assert.equal(body.data.note, "too long");
     await page.getByLabel("状态", { exact: true }).selectOption("all");
-    await page.getByText("备注：too long").waitFor();
+    await page.getByText("备注：too long").first().waitFor();
     await looksRight(page, "agents-proposals");
   }),
 

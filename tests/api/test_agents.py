@@ -312,6 +312,7 @@ def test_secrets_of_a_proposed_request_are_encrypted_and_masked_and_approving_se
 def test_a_proposal_that_another_key_encrypted_cannot_be_approved(colleague: Api, settings: Any) -> None:
     _, key = propose(colleague)
     settings.SECRET_KEY = "another"
+    assert colleague.user
     assert proposals.get_decidable(colleague.user, key)
     with pytest.raises(ApiError, match="PROPOSAL_UNREADABLE"):
         proposals.approve_proposal(colleague.user, key)

@@ -300,3 +300,39 @@ def test_the_command_offers_the_same_tools(platform, agent):
 def test_what_was_done_is_in_the_audit_trail(platform, trained):
     rows = platform.api.get("/audit-events", params={"search": trained[0]}).json()["data"]["items"]
     assert "task.create" in [one["action"] for one in rows]
+
+
+def test_with_a_purse_an_agent_trains_explains_compares_continues_and_waits_for_a_person_beyond_it(platform, agent):
+    project = agent.use("get_account")["projects"][0]["id"]
+    body = {"name": "bounded", "agent": "coder", "projectIds": [project], "gpuHours": 0.1}
+    made = platform.api.post("/agent-tokens", json=body).json()["data"]
+    bounded = Agent(platform, made["token"])
+    short = {"maxRestarts": 0, "maxRunSeconds": 60}
+    request = {**DATA, "environments": ["env-001"], "framework": "pytorch-ddp", "hyperparameters": SMALL}
+    assert bounded.use("preview_task", name="first", **request, more=short)["problems"] == []
+    first = bounded.submit("first", ["env-001"], more=short)
+    assert bounded.follow(first)["task"]["status"] == "succeeded"
+    assert bounded.use("explain_task", task_id=first)["status"] == "succeeded"
+    slow = {**SMALL, "learningRate": 1e-7}
+    second = bounded.submit("second", ["env-001"], hyperparameters=slow, more=short)
+    assert bounded.follow(second)["task"]["status"] == "succeeded"
+    assert bounded.use("compare_runs", task_ids=[first, second])["metrics"][0]["lowest"] == first
+    newest = bounded.use("list_checkpoints", task_id=first)["checkpoints"][0]
+    longer = bounded.use("clone_task", task_id=first, name="longer", hyperparameters={"totalSteps": 30},
+                         resume_from=newest["path"]["text"])  # fmt: skip
+    task = bounded.follow(longer["id"])["task"]
+    assert (task["status"], task["step"]) == ("succeeded", 30)
+
+    refusal = bounded.refused("submit_task", name="beyond", **request, more={**short, "maxRunSeconds": 3600})
+    assert (refusal["status"], refusal["code"]) == (403, "PURSE_EXCEEDED")
+    assert refusal["decidedAt"] == f"/agents/proposals/{refusal['proposal']}"
+    (following,) = refusal["next"]
+    assert bounded.use(following["tool"], proposal_id=refusal["proposal"])["state"] == "open"
+    approved = platform.api.post(f"/proposals/{refusal['proposal']}/approve", json={"note": "once"}).json()["data"]
+    assert (approved["state"], approved["status"]) == ("approved", 201)
+    answer = bounded.use(following["tool"], **following["arguments"])
+    assert answer["note"]["text"] == "once"
+    assert bounded.follow(answer["taskId"])["task"]["status"] == "succeeded"
+    purse = bounded.use("get_account")["purse"]
+    assert 0 < purse["gpuHoursSpent"] < 0.1
+    assert purse["unfinishedTasks"] == 0
