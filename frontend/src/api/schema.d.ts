@@ -58,6 +58,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/agent-tokens/own": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the purse of the token of this request, and what is left; null without one. */
+        get: operations["getOwnPurse"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/all-tokens": {
         parameters: {
             query?: never;
@@ -132,6 +149,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit-events/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the actions that the audit trail records, with what they are called in the language of the request. */
+        get: operations["listAuditActions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit-events/export": {
         parameters: {
             query?: never;
@@ -146,6 +180,57 @@ export interface paths {
         get: operations["exportAuditEvents"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/audit-stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return where the audit trail is sent to, and how far each receiver has come (administrator). */
+        get: operations["getAuditStream"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/banner": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the text that people read before they sign in, in the request's language; null without one. */
+        get: operations["getSignInBanner"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/banner/accept": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Accept the banner in this session of a browser; recorded in the audit trail. 409 for another version. */
+        post: operations["acceptSignInBanner"];
         delete?: never;
         options?: never;
         head?: never;
@@ -220,6 +305,26 @@ export interface paths {
         get: operations["getSignIn"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/auth/sign-out": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * @description End this browser's session, and return where it goes to sign out at the identity provider, too: null unless
+         *     the session began by a provider that is set so. A token has no session, and stays.
+         */
+        post: operations["signOut"];
         delete?: never;
         options?: never;
         head?: never;
@@ -937,6 +1042,78 @@ export interface paths {
         /** @description Return totals of the selected environments and remarks about the selection. Stores nothing. */
         post: operations["summariseEnvironments"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description List the directories that write people and groups over SCIM (administrator). */
+        get: operations["listDirectories"];
+        put?: never;
+        /** @description Add a directory and return its first token, shown this once (administrator). */
+        post: operations["createDirectory"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories/{directory_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * @description Delete a directory with its groups and tokens; the roles that its groups gave end. The accounts of its people
+         *     stay as they are (administrator).
+         */
+        delete: operations["deleteDirectory"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories/{directory_id}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** @description Add a token to a directory, shown this once; the others stay valid until they are revoked (administrator). */
+        post: operations["createDirectoryToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/directories/{directory_id}/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** @description Revoke a token of a directory (administrator). */
+        delete: operations["revokeDirectoryToken"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2473,8 +2650,8 @@ export interface paths {
         get: operations["listRoleRules"];
         put?: never;
         /**
-         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `previewRoleRules` tells
-         *     beforehand what that changes.
+         * @description Add a rule and apply all rules to everybody whose groups are known (administrator). `fingerprint` is that of
+         *     `previewRoleRules` for the same rule: nothing is saved that the preview has not shown.
          */
         post: operations["createRoleRule"];
         delete?: never;
@@ -2491,10 +2668,13 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** @description Replace a rule and apply all rules (administrator). */
+        /** @description Replace a rule and apply all rules (administrator). `fingerprint` is that of the preview. */
         put: operations["replaceRoleRule"];
         post?: never;
-        /** @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. */
+        /**
+         * @description Delete a rule and apply those that are left (administrator). Roles that people gave stay. `fingerprint` is
+         *     that of the preview.
+         */
         delete: operations["deleteRoleRule"];
         options?: never;
         head?: never;
@@ -3003,6 +3183,27 @@ export interface paths {
         put?: never;
         /** @description Sign out everywhere, in this browser too; with `tokens` all your API tokens are revoked. Tasks go on. */
         post: operations["endSessions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sign-in-policy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description Return the rules for passwords, second factors, sessions and the banner (administrator). */
+        get: operations["getSignInPolicy"];
+        /**
+         * @description Replace these rules (administrator). Who lacks a second factor that is then required sets it up at the next
+         *     request; nobody's session ends by it.
+         */
+        put: operations["changeSignInPolicy"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -4498,8 +4699,10 @@ export interface components {
             data: {
                 [key: string]: unknown;
             };
-            /** @description stop, retry, resume or pause: what undoes it; null: nothing */
+            /** @description stop, retry, resume or pause: what undoes it now; null: nothing */
             undo: string | null;
+            /** @description why it cannot be undone; null: it can be */
+            undoRefusal: components["schemas"]["EventUndoRefusal"] | null;
         };
         AgentEventPage: {
             total: number;
@@ -4657,6 +4860,18 @@ export interface components {
         };
         /** @enum {string} */
         AttentionSubjectType: "task" | "environment" | "worker" | "cluster" | "project" | "platform";
+        AuditAction: {
+            action: string;
+            text: string;
+        };
+        AuditActions: {
+            items: components["schemas"]["AuditAction"][];
+        };
+        AuditActionsEnvelope: {
+            data: components["schemas"]["AuditActions"];
+            code: number;
+            message: string;
+        };
         AuditEventItem: {
             id: number;
             /** Format: date-time */
@@ -4664,6 +4879,8 @@ export interface components {
             actor: string | null;
             project: string | null;
             action: string;
+            /** @description what the action is called, in the language of the request */
+            actionText: string;
             target: string;
             data: {
                 [key: string]: unknown;
@@ -4686,6 +4903,33 @@ export interface components {
         };
         AuditPageEnvelope: {
             data: components["schemas"]["AuditPage"];
+            code: number;
+            message: string;
+        };
+        AuditReceiverItem: {
+            name: components["schemas"]["NameEnum"];
+            /** @description without user, password, path and query */
+            address: string;
+            /** @description id of the last event that it confirmed */
+            position: number | null;
+            /** @description events that it has not confirmed; at most 10,000 are counted */
+            eventsBehind: number;
+            /** Format: date-time */
+            firstUnsentAt: string | null;
+            /** Format: date-time */
+            sentAt: string | null;
+            /** Format: date-time */
+            failingSince: string | null;
+            failures: number;
+            problem: string;
+            /** Format: date-time */
+            nextTryAt: string | null;
+        };
+        AuditStream: {
+            receivers: components["schemas"]["AuditReceiverItem"][];
+        };
+        AuditStreamEnvelope: {
+            data: components["schemas"]["AuditStream"];
             code: number;
             message: string;
         };
@@ -4723,6 +4967,17 @@ export interface components {
         };
         /** @enum {string} */
         AxisEnum: "step" | "time" | "relativeTime" | "tokens" | "samples" | "gpuHours";
+        Banner: {
+            title: string;
+            /** @description plain text with line ends */
+            text: string;
+            /** @description people accept it in each session, or can do nothing */
+            required: boolean;
+            version: number;
+        };
+        BannerAcceptRequest: {
+            version: number;
+        };
         BetweenZones: {
             items: components["schemas"]["ZoneLink"][];
         };
@@ -5180,6 +5435,75 @@ export interface components {
             status: components["schemas"]["TaskState"];
             /** Format: date-time */
             createdAt: string;
+        };
+        DirectoryCreated: {
+            id: string;
+            name: string;
+            /** @description of SCIM, on this platform */
+            path: string;
+            token: components["schemas"]["DirectoryTokenCreated"];
+        };
+        DirectoryCreatedEnvelope: {
+            data: components["schemas"]["DirectoryCreated"];
+            code: number;
+            message: string;
+        };
+        DirectoryItem: {
+            id: string;
+            name: string;
+            /** @description empty: none */
+            provider: string;
+            /** @description empty: none */
+            uidAttribute: string;
+            /** Format: date-time */
+            createdAt: string;
+            people: number;
+            groups: number;
+            tokens: components["schemas"]["DirectoryTokenItem"][];
+        };
+        DirectoryItemPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["DirectoryItem"][];
+        };
+        DirectoryItemPageEnvelope: {
+            data: components["schemas"]["DirectoryItemPage"];
+            code: number;
+            message: string;
+        };
+        DirectoryRequest: {
+            name: string;
+            /**
+             * @description identity provider that its people sign in by
+             * @default
+             */
+            provider?: string;
+            /**
+             * @description attribute that the provider knows people by; empty: they are not linked to it
+             * @default
+             */
+            uidAttribute?: components["schemas"]["UidAttributeEnum"] | components["schemas"]["BlankEnum"];
+        };
+        DirectoryTokenCreated: {
+            id: string;
+            /** @description shown this once */
+            token: string;
+            /** Format: date-time */
+            createdAt: string;
+        };
+        DirectoryTokenCreatedEnvelope: {
+            data: components["schemas"]["DirectoryTokenCreated"];
+            code: number;
+            message: string;
+        };
+        DirectoryTokenItem: {
+            id: string;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            lastUsedAt: string | null;
         };
         DistributedConfigRequest: {
             /** @default true */
@@ -5820,6 +6144,13 @@ export interface components {
             error: string;
             errors: components["schemas"]["ProblemItem"][];
             requestId: string;
+            /** @description what was stored in place of a request that goes beyond a token's purse */
+            proposal?: components["schemas"]["StoredProposal"];
+        };
+        EventUndoRefusal: {
+            code: string;
+            message: string;
+            hint: string;
         };
         ExchangeIssuers: {
             /** @description that the operator allows */
@@ -6193,6 +6524,13 @@ export interface components {
              * @description when it last got a token
              */
             refreshedAt: string | null;
+            /**
+             * Format: date-time
+             * @description of its present token
+             */
+            lastUsedAt: string | null;
+            /** @description the address of that; empty without one */
+            lastUsedFrom: string;
             /** Format: date-time */
             expiresAt: string;
         };
@@ -6394,10 +6732,11 @@ export interface components {
         };
         IdentityProviderCreateRequest: {
             name: string;
-            clientId: string;
+            /** @description SAML has none */
+            clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, … */
             settings: {
                 [key: string]: unknown;
             };
@@ -6409,7 +6748,7 @@ export interface components {
         };
         IdentityProviderItem: {
             id: string;
-            kind: components["schemas"]["IdentityProviderKind"];
+            kind: components["schemas"]["ShownIdentityProviderKind"];
             name: string;
             clientId: string;
             hasSecret: boolean;
@@ -6419,6 +6758,10 @@ export interface components {
             readonly: boolean;
             /** @description to be entered at the provider */
             callbackUrl: string;
+            /** @description what a SAML provider reads about this platform; null for other kinds */
+            metadataUrl: string | null;
+            /** @description to be entered at the provider for back-channel logout; null where there is none */
+            logoutUrl: string | null;
             /** @description accounts that people sign in to by it */
             linkCount: number;
         };
@@ -6439,7 +6782,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik";
+        IdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "feishu" | "lark" | "dingtalk" | "wecom" | "saml";
         IdentityProviderLink: {
             username: string;
             uid: string;
@@ -6517,7 +6860,7 @@ export interface components {
             message: string;
         };
         /** @enum {string} */
-        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "certificate_ends";
+        IncidentKind: "task_ended" | "task_failed" | "task_hung" | "task_restarted" | "task_waits" | "schedule_failed" | "schedule_stopped" | "proposal" | "budget" | "node_lost" | "environment_idle" | "environment_wanted" | "disk_full" | "token_ends" | "audit_stream" | "certificate_ends" | "provider_silent";
         Invitation: {
             /** @description at the platform's address; signs in once. Shown this once */
             path: string;
@@ -6906,11 +7249,24 @@ export interface components {
             /** @description two letters, such as zh or en */
             language: string;
             projects: components["schemas"]["ProjectItem"][];
+            /** @description the token of this request; null: signed in without one */
+            token: components["schemas"]["MeToken"] | null;
         };
         MeEnvelope: {
             data: components["schemas"]["Me"];
             code: number;
             message: string;
+        };
+        MeToken: {
+            /** @description as in the audit trail */
+            id: string;
+            name: string;
+            /** @description null: all */
+            scopes: string[] | null;
+            /** @description null: all of its user */
+            projects: string[] | null;
+            /** @description null: all of its projects */
+            tasks: string[] | null;
         };
         MediaItem: {
             attempt: number;
@@ -7073,6 +7429,8 @@ export interface components {
             min: number;
             max: number | null;
         };
+        /** @enum {string} */
+        NameEnum: "syslog" | "webhook";
         NamedText: {
             name: string;
             content: string;
@@ -7368,6 +7726,16 @@ export interface components {
         OpenFinding: {
             code: string;
             level: components["schemas"]["DiagnosisLevel"];
+            message: string;
+        };
+        OptionalAgentTokenEnvelope: {
+            data: components["schemas"]["AgentToken"] | null;
+            code: number;
+            message: string;
+        };
+        OptionalBannerEnvelope: {
+            data: components["schemas"]["Banner"] | null;
+            code: number;
             message: string;
         };
         OptionalEnvironmentDetailEnvelope: {
@@ -7845,10 +8213,11 @@ export interface components {
         };
         PatchedIdentityProviderChangeRequest: {
             name?: string;
+            /** @description SAML has none */
             clientId?: string;
             /** @description never shown again; without one it stays */
             secret?: string;
-            /** @description docs/sign-in.md lists them: server_url, scopes, … */
+            /** @description docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, … */
             settings?: {
                 [key: string]: unknown;
             };
@@ -8289,6 +8658,11 @@ export interface components {
         };
         ProposalApproveRequest: {
             /**
+             * @description for the agent
+             * @default
+             */
+            note?: string;
+            /**
              * @description send it once more although it is not known whether the first time succeeded
              * @default false
              */
@@ -8298,6 +8672,13 @@ export interface components {
             field: string;
             before: string | null;
             after: string | null;
+        };
+        ProposalDeclineRequest: {
+            /**
+             * @description why, for the agent
+             * @default
+             */
+            note?: string;
         };
         ProposalDifference: {
             /** @description the newest task that the token created in the project */
@@ -8320,6 +8701,7 @@ export interface components {
             operation: string;
             method: string;
             path: string;
+            /** @description without values that may be secret */
             body: {
                 [key: string]: unknown;
             };
@@ -8334,12 +8716,16 @@ export interface components {
             /** Format: date-time */
             decidedAt: string | null;
             decidedBy: string | null;
+            /** @description of who decided it */
+            note: string;
             /** @description HTTP status of the approved request; null while it is not known */
             status: number | null;
-            /** @description the API's answer to the approved request */
+            /** @description the API's answer to the approved request; of its data ids, names and states */
             result: {
                 [key: string]: unknown;
             } | null;
+            /** @description whether you may approve and decline it */
+            mayDecide: boolean;
         };
         ProposalItemEnvelope: {
             data: components["schemas"]["ProposalItem"];
@@ -8722,6 +9108,10 @@ export interface components {
             name: string;
             username: string;
         };
+        RoleRuleGroup: {
+            name: string;
+            peopleCount: number;
+        };
         RoleRuleItem: {
             id: string;
             provider: string;
@@ -8733,6 +9123,14 @@ export interface components {
             administrator: boolean;
             /** @description empty for administrators */
             role: string;
+            /** @description people whose last sign-in sent a group of the rule */
+            peopleCount: number;
+            /** Format: date-time */
+            createdAt: string;
+            createdBy: string | null;
+            /** Format: date-time */
+            updatedAt: string;
+            updatedBy: string | null;
         };
         RoleRuleItemEnvelope: {
             data: components["schemas"]["RoleRuleItem"];
@@ -8751,6 +9149,8 @@ export interface components {
             message: string;
         };
         RoleRulePreview: {
+            /** @description for saving exactly this */
+            fingerprint: string;
             /** @description people with a new or a higher role */
             gaining: number;
             /** @description people with a role lost or lowered */
@@ -8765,6 +9165,11 @@ export interface components {
             /** @description API tokens that end; the first 1 000 */
             tokens: components["schemas"]["RoleRuleEndingToken"][];
             tokensTotal: number;
+            /** @description people whose groups were read, as of their last sign-in */
+            knownTotal: number;
+            /** @description groups in the rule's claim, those of most people first; the first 200 */
+            groups: components["schemas"]["RoleRuleGroup"][];
+            groupsTotal: number;
             /** @description people whose groups are not known; they stay as they are */
             unknownTotal: number;
             /** @description groups whose project cannot be made; the first 1 000 */
@@ -8806,6 +9211,35 @@ export interface components {
             administrator?: boolean;
             /** @default  */
             role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
+        };
+        RoleRuleSaveRequest: {
+            /**
+             * @description id of an identity provider; empty: any
+             * @default
+             */
+            provider?: string;
+            /**
+             * @description groups, realm_access.roles, …
+             * @default groups
+             */
+            claim?: string;
+            /** @description a group, or its beginning with * behind it */
+            pattern: string;
+            projectId?: string | null;
+            /**
+             * @description in a project of the group's name, which the rule makes
+             * @default false
+             */
+            createProject?: boolean;
+            /**
+             * @description rights over the whole platform; has no role
+             * @default false
+             */
+            administrator?: boolean;
+            /** @default  */
+            role?: components["schemas"]["Role"] | components["schemas"]["BlankEnum"];
+            /** @description of the preview of this change; 409 where saving would now do another thing */
+            fingerprint: string;
         };
         RuleCreateRequest: {
             name: string;
@@ -9425,6 +9859,8 @@ export interface components {
             path: string;
             sha256: string;
         };
+        /** @enum {string} */
+        SecondFactorEnum: "nobody" | "administrators" | "everybody";
         SecretItem: {
             name: string;
             /** Format: date-time */
@@ -9561,6 +9997,8 @@ export interface components {
             tokens: boolean;
         };
         /** @enum {string} */
+        ShownIdentityProviderKind: "openid_connect" | "google" | "gitlab" | "microsoft" | "okta" | "keycloak" | "authentik" | "feishu" | "lark" | "dingtalk" | "wecom" | "saml" | "ldap";
+        /** @enum {string} */
         ShownProcessState: "idle" | "starting" | "running" | "exited";
         SignIn: {
             /** @description started with `make up`: on its machine, `fermi login-link` prints a one-time sign-in link */
@@ -9571,6 +10009,46 @@ export interface components {
             code: number;
             message: string;
         };
+        SignInPolicyItem: {
+            passwordLength: number;
+            secondFactor: components["schemas"]["SecondFactorEnum"];
+            tokensExempt: boolean;
+            sessionHours: number;
+            idleMinutes: number;
+            bannerTitleEn: string;
+            bannerTitleZh: string;
+            bannerTextEn: string;
+            bannerTextZh: string;
+            bannerRequired: boolean;
+            bannerVersion: number;
+            /** @description fields that the platform's environment sets */
+            readonly: string[];
+            /** @description active accounts with a password that have none */
+            withoutSecondFactor: components["schemas"]["WithoutSecondFactor"];
+        };
+        SignInPolicyItemEnvelope: {
+            data: components["schemas"]["SignInPolicyItem"];
+            code: number;
+            message: string;
+        };
+        SignInPolicyRequest: {
+            /** @description characters that new passwords need */
+            passwordLength: number;
+            /** @description whose accounts with a password need one */
+            secondFactor: components["schemas"]["SecondFactorEnum"];
+            /** @description tokens of people who lack a required second factor work on */
+            tokensExempt: boolean;
+            /** @description after which a session ends; 0: two weeks unused */
+            sessionHours: number;
+            /** @description without a request until it ends; 0: no limit */
+            idleMinutes: number;
+            bannerTitleEn: string;
+            bannerTitleZh: string;
+            bannerTextEn: string;
+            bannerTextZh: string;
+            /** @description it is accepted in each session */
+            bannerRequired: boolean;
+        };
         SignInProvider: {
             id: string;
             /** @description what its button says */
@@ -9578,8 +10056,10 @@ export interface components {
             kind: components["schemas"]["IdentityProviderKind"];
         };
         SignInProviders: {
-            /** @description false: passwords are refused */
+            /** @description false: passwords of the platform's own are refused */
             localAccounts: boolean;
+            /** @description whether any count: the platform's own, or those of a directory */
+            passwords: boolean;
             providers: components["schemas"]["SignInProvider"][];
             /** @description the text of `error`; null without one */
             refusal: components["schemas"]["SignInRefusal"] | null;
@@ -9606,6 +10086,15 @@ export interface components {
         SignInStartRequest: {
             /** @description path of the console where the person goes afterwards; / otherwise */
             next?: string;
+        };
+        SignedOut: {
+            /** @description where the browser goes now, to sign out there */
+            url: string | null;
+        };
+        SignedOutEnvelope: {
+            data: components["schemas"]["SignedOut"];
+            code: number;
+            message: string;
         };
         SnapshotDiff: {
             before: string;
@@ -9703,6 +10192,11 @@ export interface components {
             data: components["schemas"]["SnapshotTree"];
             code: number;
             message: string;
+        };
+        StoredProposal: {
+            id: string;
+            /** @description where it is read and decided */
+            address: string;
         };
         /** @enum {string} */
         SubjectTokenTypeEnum: "urn:ietf:params:oauth:token-type:id_token" | "urn:ietf:params:oauth:token-type:jwt";
@@ -11296,6 +11790,8 @@ export interface components {
              */
             value: number;
         };
+        /** @enum {string} */
+        UidAttributeEnum: "externalId" | "userName";
         UndoneEvent: {
             /** @description the task that was stopped, resumed or paused, or the new one */
             taskId: string;
@@ -11638,6 +12134,10 @@ export interface components {
         WayEnum: "inside" | "beside";
         /** @enum {string} */
         WhatEnum: "opened" | "over" | "test";
+        WithoutSecondFactor: {
+            administrators: number;
+            everybody: number;
+        };
         WorkerBeat: {
             id: string;
             /** @description the worker's own */
@@ -12257,6 +12757,33 @@ export interface operations {
             };
         };
     };
+    getOwnPurse: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OptionalAgentTokenEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     listAllTokens: {
         parameters: {
             query?: {
@@ -12396,6 +12923,33 @@ export interface operations {
             };
         };
     };
+    listAuditActions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditActionsEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
     exportAuditEvents: {
         parameters: {
             query: {
@@ -12427,6 +12981,94 @@ export interface operations {
                 };
                 content: {
                     "application/x-ndjson": string;
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getAuditStream: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditStreamEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSignInBanner: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OptionalBannerEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    acceptSignInBanner: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BannerAcceptRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {
@@ -12547,6 +13189,33 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SignInEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    signOut: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignedOutEnvelope"];
                 };
             };
             default: {
@@ -14130,6 +14799,159 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EnvironmentSummaryEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listDirectories: {
+        parameters: {
+            query?: {
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryItemPageEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createDirectory: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DirectoryRequest"];
+            };
+        };
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    deleteDirectory: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                directory_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    createDirectoryToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                directory_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DirectoryTokenCreatedEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    revokeDirectoryToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                directory_id: string;
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EmptyEnvelope"];
                 };
             };
             default: {
@@ -17774,14 +18596,21 @@ export interface operations {
     };
     declineProposal: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
             header?: never;
             path: {
                 proposal_id: string;
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ProposalDeclineRequest"];
+            };
+        };
         responses: {
             200: {
                 headers: {
@@ -18045,7 +18874,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleRequest"];
+                "application/json": components["schemas"]["RoleRuleSaveRequest"];
             };
         };
         responses: {
@@ -18081,7 +18910,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RoleRuleRequest"];
+                "application/json": components["schemas"]["RoleRuleSaveRequest"];
             };
         };
         responses: {
@@ -18105,7 +18934,10 @@ export interface operations {
     };
     deleteRoleRule: {
         parameters: {
-            query?: never;
+            query: {
+                /** @description of the preview of the deletion; 409 where it would now do another thing */
+                fingerprint: string;
+            };
             header?: never;
             path: {
                 rule_id: string;
@@ -19352,6 +20184,67 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EndedAccessEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    getSignInPolicy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    changeSignInPolicy: {
+        parameters: {
+            query?: {
+                /** @description unknown fields are refused with it and without it */
+                strict?: boolean;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignInPolicyRequest"];
+            };
+        };
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInPolicyItemEnvelope"];
                 };
             };
             default: {

@@ -67,19 +67,6 @@ class AfterRequest(TypedDict):
     """
 
 
-class AgentEvent(TypedDict):
-    id: int
-    at: str
-    action: str
-    target: str
-    project: str | None
-    data: dict[str, Any]
-    undo: str | None
-    """
-    stop, retry, resume or pause: what undoes it; null: nothing
-    """
-
-
 AllowedActionsEnum: TypeAlias = Literal["stop", "retry", "clone", "delete", "pause", "resume"]
 
 
@@ -111,12 +98,25 @@ AttentionKind: TypeAlias = Literal[
 AttentionSubjectType: TypeAlias = Literal["task", "environment", "worker", "cluster", "project", "platform"]
 
 
+class AuditAction(TypedDict):
+    action: str
+    text: str
+
+
+class AuditActions(TypedDict):
+    items: list[AuditAction]
+
+
 class AuditEventItem(TypedDict):
     id: int
     at: str
     actor: str | None
     project: str | None
     action: str
+    actionText: str
+    """
+    what the action is called, in the language of the request
+    """
     target: str
     data: dict[str, Any]
     requestId: str
@@ -176,6 +176,23 @@ class AwayNode(TypedDict):
 
 
 AxisEnum: TypeAlias = Literal["step", "time", "relativeTime", "tokens", "samples", "gpuHours"]
+
+
+class Banner(TypedDict):
+    title: str
+    text: str
+    """
+    plain text with line ends
+    """
+    required: bool
+    """
+    people accept it in each session, or can do nothing
+    """
+    version: int
+
+
+class BannerAcceptRequest(TypedDict):
+    version: int
 
 
 BlankEnum: TypeAlias = Literal[""]
@@ -393,6 +410,22 @@ class DiagnosisRulesTestRequest(TypedDict):
     """
     rules to try; without it, those of the project
     """
+
+
+class DirectoryTokenCreated(TypedDict):
+    id: str
+    token: str
+    """
+    shown this once
+    """
+    createdAt: str
+
+
+class DirectoryTokenItem(TypedDict):
+    id: str
+    createdAt: str
+    createdBy: str | None
+    lastUsedAt: str | None
 
 
 class DistributedInfo(TypedDict):
@@ -644,6 +677,12 @@ class EnvironmentTemplateCreateRequest(TypedDict):
     """
     null: offered to every project
     """
+
+
+class EventUndoRefusal(TypedDict):
+    code: str
+    message: str
+    hint: str
 
 
 class ExchangeIssuers(TypedDict):
@@ -975,6 +1014,14 @@ class GrantItem(TypedDict):
     """
     when it last got a token
     """
+    lastUsedAt: str | None
+    """
+    of its present token
+    """
+    lastUsedFrom: str
+    """
+    the address of that; empty without one
+    """
     expiresAt: str
 
 
@@ -1082,7 +1129,18 @@ class HourlyPrice(TypedDict):
 
 
 IdentityProviderKind: TypeAlias = Literal[
-    "openid_connect", "google", "gitlab", "microsoft", "okta", "keycloak", "authentik"
+    "openid_connect",
+    "google",
+    "gitlab",
+    "microsoft",
+    "okta",
+    "keycloak",
+    "authentik",
+    "feishu",
+    "lark",
+    "dingtalk",
+    "wecom",
+    "saml",
 ]
 
 
@@ -1132,7 +1190,9 @@ IncidentKind: TypeAlias = Literal[
     "environment_wanted",
     "disk_full",
     "token_ends",
+    "audit_stream",
     "certificate_ends",
+    "provider_silent",
 ]
 
 
@@ -1304,6 +1364,26 @@ class LogPatternField(TypedDict):
     unit: str
 
 
+class MeToken(TypedDict):
+    id: str
+    """
+    as in the audit trail
+    """
+    name: str
+    scopes: list[str] | None
+    """
+    null: all
+    """
+    projects: list[str] | None
+    """
+    null: all of its user
+    """
+    tasks: list[str] | None
+    """
+    null: all of its projects
+    """
+
+
 MediaKind: TypeAlias = Literal["image", "text", "table", "histogram"]
 
 
@@ -1412,6 +1492,9 @@ class ModelItem(TypedDict):
 class ModelSize(TypedDict):
     min: int
     max: int | None
+
+
+NameEnum: TypeAlias = Literal["syslog", "webhook"]
 
 
 class NamedText(TypedDict):
@@ -1964,13 +2047,16 @@ class PatchedGroupChangeRequest(TypedDict):
 class PatchedIdentityProviderChangeRequest(TypedDict):
     name: NotRequired[str]
     clientId: NotRequired[str]
+    """
+    SAML has none
+    """
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: NotRequired[dict[str, Any]]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, …
     """
     enabled: NotRequired[bool]
     """
@@ -2303,6 +2389,10 @@ class ProjectWarmRequest(TypedDict):
 
 
 class ProposalApproveRequest(TypedDict):
+    note: NotRequired[str]
+    """
+    for the agent
+    """
     again: NotRequired[bool]
     """
     send it once more although it is not known whether the first time succeeded
@@ -2313,6 +2403,13 @@ class ProposalChange(TypedDict):
     field: str
     before: str | None
     after: str | None
+
+
+class ProposalDeclineRequest(TypedDict):
+    note: NotRequired[str]
+    """
+    why, for the agent
+    """
 
 
 class ProposalDifference(TypedDict):
@@ -2621,6 +2718,11 @@ class RoleRuleEndingToken(TypedDict):
     username: str
 
 
+class RoleRuleGroup(TypedDict):
+    name: str
+    peopleCount: int
+
+
 class RoleRuleItem(TypedDict):
     id: str
     provider: str
@@ -2634,9 +2736,21 @@ class RoleRuleItem(TypedDict):
     """
     empty for administrators
     """
+    peopleCount: int
+    """
+    people whose last sign-in sent a group of the rule
+    """
+    createdAt: str
+    createdBy: str | None
+    updatedAt: str
+    updatedBy: str | None
 
 
 class RoleRulePreview(TypedDict):
+    fingerprint: str
+    """
+    for saving exactly this
+    """
     gaining: int
     """
     people with a new or a higher role
@@ -2661,6 +2775,15 @@ class RoleRulePreview(TypedDict):
     API tokens that end; the first 1 000
     """
     tokensTotal: int
+    knownTotal: int
+    """
+    people whose groups were read, as of their last sign-in
+    """
+    groups: list[RoleRuleGroup]
+    """
+    groups in the rule's claim, those of most people first; the first 200
+    """
+    groupsTotal: int
     unknownTotal: int
     """
     people whose groups are not known; they stay as they are
@@ -2694,6 +2817,35 @@ class RoleRuleRequest(TypedDict):
     rights over the whole platform; has no role
     """
     role: NotRequired[Role | BlankEnum]
+
+
+class RoleRuleSaveRequest(TypedDict):
+    provider: NotRequired[str]
+    """
+    id of an identity provider; empty: any
+    """
+    claim: NotRequired[str]
+    """
+    groups, realm_access.roles, …
+    """
+    pattern: str
+    """
+    a group, or its beginning with * behind it
+    """
+    projectId: NotRequired[str | None]
+    createProject: NotRequired[bool]
+    """
+    in a project of the group's name, which the rule makes
+    """
+    administrator: NotRequired[bool]
+    """
+    rights over the whole platform; has no role
+    """
+    role: NotRequired[Role | BlankEnum]
+    fingerprint: str
+    """
+    of the preview of this change; 409 where saving would now do another thing
+    """
 
 
 class RunBand(TypedDict):
@@ -3130,6 +3282,9 @@ class ScriptFact(TypedDict):
     sha256: str
 
 
+SecondFactorEnum: TypeAlias = Literal["nobody", "administrators", "everybody"]
+
+
 class SecretItem(TypedDict):
     name: str
     createdAt: str
@@ -3237,6 +3392,23 @@ class SessionsEndRequest(TypedDict):
     """
 
 
+ShownIdentityProviderKind: TypeAlias = Literal[
+    "openid_connect",
+    "google",
+    "gitlab",
+    "microsoft",
+    "okta",
+    "keycloak",
+    "authentik",
+    "feishu",
+    "lark",
+    "dingtalk",
+    "wecom",
+    "saml",
+    "ldap",
+]
+
+
 ShownProcessState: TypeAlias = Literal["idle", "starting", "running", "exited"]
 
 
@@ -3244,6 +3416,37 @@ class SignIn(TypedDict):
     embedded: bool
     """
     started with `make up`: on its machine, `fermi login-link` prints a one-time sign-in link
+    """
+
+
+class SignInPolicyRequest(TypedDict):
+    passwordLength: int
+    """
+    characters that new passwords need
+    """
+    secondFactor: SecondFactorEnum
+    """
+    whose accounts with a password need one
+    """
+    tokensExempt: bool
+    """
+    tokens of people who lack a required second factor work on
+    """
+    sessionHours: int
+    """
+    after which a session ends; 0: two weeks unused
+    """
+    idleMinutes: int
+    """
+    without a request until it ends; 0: no limit
+    """
+    bannerTitleEn: str
+    bannerTitleZh: str
+    bannerTextEn: str
+    bannerTextZh: str
+    bannerRequired: bool
+    """
+    it is accepted in each session
     """
 
 
@@ -3273,6 +3476,13 @@ class SignInStartRequest(TypedDict):
     next: NotRequired[str]
     """
     path of the console where the person goes afterwards; / otherwise
+    """
+
+
+class SignedOut(TypedDict):
+    url: str | None
+    """
+    where the browser goes now, to sign out there
     """
 
 
@@ -3338,6 +3548,14 @@ class SnapshotPatch(TypedDict):
 class SnapshotStored(TypedDict):
     id: str
     stored: int
+
+
+class StoredProposal(TypedDict):
+    id: str
+    address: str
+    """
+    where it is read and decided
+    """
 
 
 SubjectTokenTypeEnum: TypeAlias = Literal[
@@ -4030,6 +4248,9 @@ class TrialMark(TypedDict):
     """
 
 
+UidAttributeEnum: TypeAlias = Literal["externalId", "userName"]
+
+
 class UndoneEvent(TypedDict):
     taskId: str
     """
@@ -4300,6 +4521,11 @@ WayEnum: TypeAlias = Literal["inside", "beside"]
 WhatEnum: TypeAlias = Literal["opened", "over", "test"]
 
 
+class WithoutSecondFactor(TypedDict):
+    administrators: int
+    everybody: int
+
+
 class WorkerCause(TypedDict):
     """
     A cause that a runner found on its own machine, with the parameters of its text.
@@ -4553,6 +4779,23 @@ class ZoneRef(TypedDict):
     name: str
 
 
+class AgentEvent(TypedDict):
+    id: int
+    at: str
+    action: str
+    target: str
+    project: str | None
+    data: dict[str, Any]
+    undo: str | None
+    """
+    stop, retry, resume or pause: what undoes it now; null: nothing
+    """
+    undoRefusal: EventUndoRefusal | None
+    """
+    why it cannot be undone; null: it can be
+    """
+
+
 class AgentToken(TypedDict):
     id: str
     """
@@ -4657,6 +4900,32 @@ class AttentionSubject(TypedDict):
     type: AttentionSubjectType
     id: str
     name: str
+
+
+class AuditReceiverItem(TypedDict):
+    name: NameEnum
+    address: str
+    """
+    without user, password, path and query
+    """
+    position: int | None
+    """
+    id of the last event that it confirmed
+    """
+    eventsBehind: int
+    """
+    events that it has not confirmed; at most 10,000 are counted
+    """
+    firstUnsentAt: str | None
+    sentAt: str | None
+    failingSince: str | None
+    failures: int
+    problem: str
+    nextTryAt: str | None
+
+
+class AuditStream(TypedDict):
+    receivers: list[AuditReceiverItem]
 
 
 class BetweenZones(TypedDict):
@@ -4904,6 +5173,45 @@ class DifferingRun(TypedDict):
     taskName: str
     status: TaskState
     createdAt: str
+
+
+class DirectoryCreated(TypedDict):
+    id: str
+    name: str
+    path: str
+    """
+    of SCIM, on this platform
+    """
+    token: DirectoryTokenCreated
+
+
+class DirectoryItem(TypedDict):
+    id: str
+    name: str
+    provider: str
+    """
+    empty: none
+    """
+    uidAttribute: str
+    """
+    empty: none
+    """
+    createdAt: str
+    people: int
+    groups: int
+    tokens: list[DirectoryTokenItem]
+
+
+class DirectoryRequest(TypedDict):
+    name: str
+    provider: NotRequired[str]
+    """
+    identity provider that its people sign in by
+    """
+    uidAttribute: NotRequired[UidAttributeEnum | BlankEnum]
+    """
+    attribute that the provider knows people by; empty: they are not linked to it
+    """
 
 
 class DistributedConfigRequest(TypedDict):
@@ -5351,14 +5659,17 @@ class HostedItem(TypedDict):
 
 class IdentityProviderCreateRequest(TypedDict):
     name: str
-    clientId: str
+    clientId: NotRequired[str]
+    """
+    SAML has none
+    """
     secret: NotRequired[str]
     """
     never shown again; without one it stays
     """
     settings: dict[str, Any]
     """
-    docs/sign-in.md lists them: server_url, scopes, …
+    docs/sign-in.md, sign-in-vendors.md and sign-in-saml-ldap.md list them: server_url, metadata_url, …
     """
     enabled: NotRequired[bool]
     """
@@ -5373,7 +5684,7 @@ class IdentityProviderCreateRequest(TypedDict):
 
 class IdentityProviderItem(TypedDict):
     id: str
-    kind: IdentityProviderKind
+    kind: ShownIdentityProviderKind
     name: str
     clientId: str
     hasSecret: bool
@@ -5386,6 +5697,14 @@ class IdentityProviderItem(TypedDict):
     callbackUrl: str
     """
     to be entered at the provider
+    """
+    metadataUrl: str | None
+    """
+    what a SAML provider reads about this platform; null for other kinds
+    """
+    logoutUrl: str | None
+    """
+    to be entered at the provider for back-channel logout; null where there is none
     """
     linkCount: int
     """
@@ -6061,6 +6380,9 @@ class ProposalItem(TypedDict):
     method: str
     path: str
     body: dict[str, Any]
+    """
+    without values that may be secret
+    """
     beyond: list[ProposalExcess]
     plan: ProposalPlan | None
     difference: ProposalDifference | None
@@ -6069,13 +6391,21 @@ class ProposalItem(TypedDict):
     expiresAt: str
     decidedAt: str | None
     decidedBy: str | None
+    note: str
+    """
+    of who decided it
+    """
     status: int | None
     """
     HTTP status of the approved request; null while it is not known
     """
     result: dict[str, Any] | None
     """
-    the API's answer to the approved request
+    the API's answer to the approved request; of its data ids, names and states
+    """
+    mayDecide: bool
+    """
+    whether you may approve and decline it
     """
 
 
@@ -6413,10 +6743,36 @@ class ScheduleRunItem(TypedDict):
     decidedAt: str
 
 
+class SignInPolicyItem(TypedDict):
+    passwordLength: int
+    secondFactor: SecondFactorEnum
+    tokensExempt: bool
+    sessionHours: int
+    idleMinutes: int
+    bannerTitleEn: str
+    bannerTitleZh: str
+    bannerTextEn: str
+    bannerTextZh: str
+    bannerRequired: bool
+    bannerVersion: int
+    readonly: list[str]
+    """
+    fields that the platform's environment sets
+    """
+    withoutSecondFactor: WithoutSecondFactor
+    """
+    active accounts with a password that have none
+    """
+
+
 class SignInProviders(TypedDict):
     localAccounts: bool
     """
-    false: passwords are refused
+    false: passwords of the platform's own are refused
+    """
+    passwords: bool
+    """
+    whether any count: the platform's own, or those of a directory
     """
     providers: list[SignInProvider]
     refusal: SignInRefusal | None
@@ -7598,6 +7954,10 @@ class Me(TypedDict):
     two letters, such as zh or en
     """
     projects: list[ProjectItem]
+    token: MeToken | None
+    """
+    the token of this request; null: signed in without one
+    """
 
 
 class Overview(TypedDict):
