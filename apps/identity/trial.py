@@ -9,8 +9,9 @@ from allauth.socialaccount.models import SocialLogin
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import format_html, format_html_join
 
-from apps.common.texts import render_text
+from apps.common.texts import get_request_language, render_text
 from apps.identity.errors import SignInError
+from fermi import messages
 
 MAX_SHOWN = 100_000
 
@@ -22,7 +23,8 @@ def show_claims(request: HttpRequest, login: SocialLogin, code: str = "IDENTITY_
         raise SignInError("IDENTITY_TRIAL_ADMINISTRATOR")
     texts = [*render_text(code)]
     if left_out := _list_claims_left_out(login.account.extra_data):
-        texts += render_text("IDENTITY_CLAIMS_LEFT_OUT", {"claims": ", ".join(left_out)})
+        language = get_request_language()
+        texts += messages.render_text("IDENTITY_CLAIMS_LEFT_OUT", language, claims=", ".join(left_out))
     claims = json.dumps(login.account.extra_data, ensure_ascii=False, indent=2, sort_keys=True)[:MAX_SHOWN]
     page = '<!doctype html><meta charset="utf-8"><title>Fermi</title><h1>{}</h1>{}<p>{} · {}</p><pre>{}</pre>'
     lines = format_html_join("", "<p>{}</p>", ((text,) for text in texts[1:]))
