@@ -23,6 +23,7 @@ from apps.common.claims import RowClaim, claim_row
 from apps.common.clock import now
 from apps.identity.configuration import ProviderConfiguration
 from apps.identity.grants import is_usable
+from apps.identity.issuers import accept_issuer
 from apps.identity.models import ProviderGrant, ProviderRecheck
 from apps.identity.provider_settings import OPENID_KINDS
 from apps.identity.selectors import find_configuration
@@ -38,6 +39,7 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=15), timedelta(minutes=30)
 """How long a provider that does not answer is left alone: twice as long each time."""
 VOLATILE = frozenset(("iat", "exp", "nbf", "auth_time", "jti", "nonce", "at_hash", "c_hash", "sid", "uti", "rh", "aio"))
 REASON = "the provider no longer vouches"
+OTHER_ISSUER = "another issuer than the one that its people signed in by"
 
 
 def list_due_providers() -> list[str]:
@@ -65,7 +67,12 @@ def recheck_provider(provider_id: str) -> None:
     if claim is None:
         return
     with claim.kept():
-        error = _renew_due(configuration) if configuration.enabled else _postpone_all(provider_id)
+        if not configuration.enabled:
+            error = _postpone_all(provider_id)
+        elif not accept_issuer(configuration):  # its people are others: it must not get tokens of the former issuer
+            error = OTHER_ISSUER
+        else:
+            error = _renew_due(configuration)
     _release(claim, row, error)
 
 
