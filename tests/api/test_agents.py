@@ -25,6 +25,7 @@ from apps.training.states import TaskState
 from fermi.jobs.credentials import MASK
 from tests.api.conftest import Answer, Api
 from tests.api.test_mlflow_runs import Mlflow
+from tests.api.test_service_accounts import make_account
 from tests.api.test_tasks_create import changed
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
@@ -219,6 +220,28 @@ def test_only_members_of_the_projects_make_agents_and_not_beyond_their_own_scope
     _, narrow = ApiToken.objects.create(user=colleague.user, expiry=None, name="n", scopes=["agents:write"])
     refused = Api(token=narrow).post("/agent-tokens", {**body, "scopes": ["tasks:write"]})
     assert (refused.status, refused.error) == (403, "SCOPE_MISSING")
+
+
+def test_service_accounts_make_no_agents(owner: Api) -> None:
+    """A pipeline's token of minutes would make one that never ends."""
+    account = make_account(owner, role="maintainer")
+    assert account.post("/agent-tokens", {"name": "x", "projectIds": [PROJECT]}).status == 403
+    assert not Purse.objects.exists()
+
+
+def test_an_agents_token_ends_no_later_than_the_platform_and_the_token_that_makes_it_allow(
+    colleague: Api, settings: Any
+) -> None:
+    body = {"name": "x", "projectIds": [PROJECT], "scopes": ["tasks:read"]}
+    scopes = ["agents:write", "tasks:read"]
+    short = colleague.post("/tokens", {"name": "n", "scopes": scopes, "expiresInDays": 1}).data
+    for days in ({}, {"expiresInDays": 30}):
+        made = Api(token=short["token"]).post("/agent-tokens", {**body, **days}).data
+        assert made["expiresAt"] == short["expiresAt"]
+    assert colleague.post("/agent-tokens", body).data["expiresAt"] is None
+    settings.TOKEN_MAX_DAYS = 7
+    assert colleague.post("/agent-tokens", {**body, "expiresInDays": 8}).error == "TOKEN_DAYS_TOO_MANY"
+    assert colleague.post("/agent-tokens", body).data["expiresAt"] is not None
 
 
 def test_a_revoked_agent_is_refused_and_its_tasks_go_on(owner: Api, colleague: Api) -> None:
