@@ -21,6 +21,7 @@ from apps.accounts.models import User
 from apps.accounts.revocation import ALL_TOKENS, end_access
 from apps.common.claims import RowClaim, claim_row
 from apps.common.clock import now
+from apps.identity.claims import are_storable
 from apps.identity.configuration import ProviderConfiguration
 from apps.identity.grants import is_usable
 from apps.identity.issuers import accept_issuer
@@ -163,6 +164,9 @@ def _renew(grant: ProviderGrant, configuration: ProviderConfiguration, descripti
         claims = read_claims(configuration, description, answer, known)
     except SignInError as error:  # about this person alone
         log.warning("what %s says of %s does not count: %s", configuration.id, account.user.username, error)
+        return
+    if not are_storable(claims):
+        log.warning("what %s says of %s cannot be stored", configuration.id, account.user.username)
         return
     if _drop_volatile(claims) != _drop_volatile(known):
         _apply(grant, account, claims)

@@ -256,6 +256,13 @@ def test_a_renewed_token_about_another_person_counts_for_nobody(browser: Client,
     assert is_signed_in(browser)
 
 
+def test_renewed_claims_that_cannot_be_stored_change_nothing(browser: Client, server: OpenIdServer) -> None:
+    server.claims |= {"name": "a\x00", "groups": []}
+    run_due()
+    assert (list_roles(), is_signed_in(browser)) == (["member"], True)
+    assert ProviderRecheck.objects.get().error == "", "of one person alone"
+
+
 def test_a_renewed_token_of_another_signer_counts_for_nobody(browser: Client, server: OpenIdServer) -> None:
     published = server.list_keys()
     server.list_keys = lambda: published  # type: ignore[method-assign]

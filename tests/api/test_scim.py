@@ -66,6 +66,12 @@ def test_other_filters_are_refused(scim: ScimClient, query: str) -> None:
     assert (answer.status, answer.body["scimType"], answer.body["status"]) == (400, "invalidFilter", "400")
 
 
+@pytest.mark.parametrize("value", [r"\ud800", r"\u0000"])
+def test_a_filter_for_what_cannot_be_stored_is_refused(scim: ScimClient, value: str) -> None:
+    answer = scim.get("/Users", filter=f'userName eq "{value}"')
+    assert (answer.status, answer.body["scimType"]) == (400, "invalidFilter")
+
+
 def test_lists_have_bounded_pages(scim: ScimClient) -> None:
     for number in range(3):
         scim.post("/Users", {"userName": f"u{number}"})
