@@ -39,11 +39,9 @@ def create_token(
     user = account or actor
     if actor.service_project_id:
         raise ApiError(403, "FORBIDDEN")
-    _check_days(expires_in_days)
+    end = choose_end(actor, expires_in_days)
     _check_count(user)
     rights = actor.token_rights
-    days = expires_in_days or settings.TOKEN_MAX_DAYS or None
-    end = now() + timedelta(days=days) if days else None
     limits: dict[str, list[str] | None] = {
         "scopes": _narrow_scopes(scopes, rights.scopes if rights else None),
         "projects": _narrow(projects, rights.projects if rights else None, "projects"),
@@ -51,8 +49,6 @@ def create_token(
     }
     _check_projects(actor, projects or ())
     _check_tasks(actor, tasks or ())
-    if rights and rights.narrow:
-        end = _end_no_later(end, actor)
     made, token = ApiToken.objects.create(user=user, expiry=None, name=name, created_by_id=actor.pk, **limits)
     if end:
         made.expiry = end
@@ -70,6 +66,15 @@ def create_token(
         "lastUsedFrom": "",
         **limits,
     }
+
+
+def choose_end(actor: User, days: int | None) -> datetime | None:
+    """Return when a token ends that the actor makes: never later than a narrow token that it is made with; None: never.
+    Raises ApiError 400 for more days than the platform allows."""
+    _check_days(days)
+    days = days or settings.TOKEN_MAX_DAYS or None
+    end = now() + timedelta(days=days) if days else None
+    return _end_no_later(end, actor) if actor.token_rights and actor.token_rights.narrow else end
 
 
 def create_short_token(

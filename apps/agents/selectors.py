@@ -133,8 +133,16 @@ def _serialize_excess(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def list_token_events(user: User, token: str) -> QuerySet[AuditEvent, Any]:
-    """Return what was done with the token, for who may read its purse or what is left of its proposals."""
+    """Return what was done with the token, for who may read its purse: to others than its user, and to tokens of
+    projects, only what was done in projects that they maintain or are limited to."""
     rows = AuditEvent.objects.filter(token=token)
-    if not user.is_superuser and not filter_purses(user).filter(pk=token).exists():
-        rows = rows.none()
+    if not user.is_superuser:
+        purse = filter_purses(user).filter(pk=token).first()
+        rights = user.token_rights
+        if purse is None:
+            rows = rows.none()
+        elif user.pk not in (purse.token.user_id, purse.token.created_by_id):
+            rows = rows.filter(project__in=access.select_projects(user, Role.MAINTAINER))
+        elif rights is not None and rights.projects is not None:
+            rows = rows.filter(project__in=sorted(rights.projects))
     return rows.select_related("actor", "project")

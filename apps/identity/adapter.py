@@ -14,6 +14,7 @@ from allauth.socialaccount.providers.base.constants import AuthError, AuthProces
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponseRedirect
 
+from apps.identity.claims import are_storable
 from apps.identity.configuration import ALLAUTH_PROVIDERS, ProviderConfiguration
 from apps.identity.errors import SignInError
 from apps.identity.http import ProviderSession
@@ -61,7 +62,9 @@ class SocialAccountAdapter(DefaultSocialAccountAdapter):
 
     def populate_user(self, request: HttpRequest, sociallogin: SocialLogin, data: dict[str, Any]) -> Any:
         """Fill in a new account. allauth calls it before it looks any account up, so it refuses here a provider whose
-        links mean the people of another issuer."""
+        links mean the people of another issuer, and claims that cannot be stored."""
+        if not are_storable([sociallogin.account.uid, sociallogin.account.extra_data, data]):
+            _refuse(request, "IDENTITY_ANSWER")
         configuration = find_configuration(sociallogin.account.provider, enabled=None)
         if configuration is None or not accept_issuer(configuration):
             _refuse(request, "IDENTITY_ISSUER_CHANGED")

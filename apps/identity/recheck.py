@@ -21,8 +21,10 @@ from apps.accounts.models import User
 from apps.accounts.revocation import ALL_TOKENS, end_access
 from apps.common.claims import RowClaim, claim_row
 from apps.common.clock import now
+from apps.identity.claims import are_storable
 from apps.identity.configuration import ProviderConfiguration
 from apps.identity.grants import is_usable
+from apps.identity.issuers import accept_issuer
 from apps.identity.models import ProviderGrant, ProviderRecheck
 from apps.identity.provider_settings import OPENID_KINDS
 from apps.identity.selectors import find_configuration
@@ -38,6 +40,7 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=15), timedelta(minutes=30)
 """How long a provider that does not answer is left alone: twice as long each time."""
 VOLATILE = frozenset(("iat", "exp", "nbf", "auth_time", "jti", "nonce", "at_hash", "c_hash", "sid", "uti", "rh", "aio"))
 REASON = "the provider no longer vouches"
+OTHER_ISSUER = "another issuer than the one that its people signed in by"
 
 
 def list_due_providers() -> list[str]:
@@ -65,7 +68,12 @@ def recheck_provider(provider_id: str) -> None:
     if claim is None:
         return
     with claim.kept():
-        error = _renew_due(configuration) if configuration.enabled else _postpone_all(provider_id)
+        if not configuration.enabled:
+            error = _postpone_all(provider_id)
+        elif not accept_issuer(configuration):  # its people are others: it must not get tokens of the former issuer
+            error = OTHER_ISSUER
+        else:
+            error = _renew_due(configuration)
     _release(claim, row, error)
 
 
@@ -156,6 +164,9 @@ def _renew(grant: ProviderGrant, configuration: ProviderConfiguration, descripti
         claims = read_claims(configuration, description, answer, known)
     except SignInError as error:  # about this person alone
         log.warning("what %s says of %s does not count: %s", configuration.id, account.user.username, error)
+        return
+    if not are_storable(claims):
+        log.warning("what %s says of %s cannot be stored", configuration.id, account.user.username)
         return
     if _drop_volatile(claims) != _drop_volatile(known):
         _apply(grant, account, claims)

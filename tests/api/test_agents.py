@@ -9,22 +9,24 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from apps.accounts.models import ApiToken, AuditEvent
+from apps.accounts.models import ApiToken, AuditEvent, Membership, Project
 from apps.agents import enforcement
 from apps.agents.models import Proposal, Purse
 from apps.agents.policy import REFUSED_RESOURCES, RULES, Rule, find_rule
 from apps.agents.request_masks import MASKED_FIELDS, OPEN_FIELDS, SHOWN_FIELDS
 from apps.agents.services import proposals
+from apps.clusters.models import DevEnvironment
 from apps.common.clock import now
 from apps.common.errors import ApiError
 from apps.common.row_bounds import MAX_ROWS
 from apps.notices.models import Incident
-from apps.scheduling.models import Usage
+from apps.scheduling.models import Reservation, Usage
 from apps.training.models import Event, Task
 from apps.training.states import TaskState
 from fermi.jobs.credentials import MASK
 from tests.api.conftest import Answer, Api
 from tests.api.test_mlflow_runs import Mlflow
+from tests.api.test_service_accounts import make_account
 from tests.api.test_tasks_create import changed
 
 pytestmark = [pytest.mark.database, pytest.mark.usefixtures("environments", "dataset", "model")]
@@ -219,6 +221,83 @@ def test_only_members_of_the_projects_make_agents_and_not_beyond_their_own_scope
     _, narrow = ApiToken.objects.create(user=colleague.user, expiry=None, name="n", scopes=["agents:write"])
     refused = Api(token=narrow).post("/agent-tokens", {**body, "scopes": ["tasks:write"]})
     assert (refused.status, refused.error) == (403, "SCOPE_MISSING")
+
+
+def reserve_elsewhere(agent: Api, other_project: Project) -> str:
+    """Propose a reservation for the agent's project of an environment that its person has in another one."""
+    DevEnvironment.objects.filter(pk="env-003").update(project=other_project, shared=True)
+    begin = now() + timedelta(days=1)
+    body = {
+        "projectId": PROJECT,
+        "environmentIds": ["env-003"],
+        "beginsAt": begin.isoformat(),
+        "endsAt": (begin + timedelta(hours=1)).isoformat(),
+    }
+    assert agent.post("/reservations", body).error == "PURSE_EXCEEDED"
+    proposal = Proposal.objects.get()
+    assert proposal.project_id == PROJECT
+    return proposal.pk
+
+
+@pytest.mark.parametrize(("approver", "status"), [("owner", 403), ("colleague", 201)])
+def test_what_a_maintainer_approves_reaches_no_other_project_of_the_person(
+    owner: Api, colleague: Api, other_project: Project, approver: str, status: int
+) -> None:
+    assert colleague.user
+    Membership.objects.create(project=other_project, user=colleague.user, role="maintainer")
+    agent, _ = make_agent(colleague, scopes=["reservations:write"])
+    key = reserve_elsewhere(agent, other_project)
+    who = {"owner": owner, "colleague": colleague}[approver]
+    assert who.post(f"/proposals/{key}/approve").data["status"] == status
+    assert Reservation.objects.count() == (status == 201)
+
+
+def test_a_token_of_a_project_approves_nothing_that_happens_in_another(colleague: Api, other_project: Project) -> None:
+    assert colleague.user
+    Membership.objects.create(project=other_project, user=colleague.user, role="maintainer")
+    scopes = ["agents:write", "reservations:write"]
+    narrow = Api(token=colleague.post("/tokens", {"name": "n", "scopes": scopes, "projects": [PROJECT]}).data["token"])
+    agent, _ = make_agent(narrow, scopes=["reservations:write"])
+    key = reserve_elsewhere(agent, other_project)
+    assert narrow.post(f"/proposals/{key}/approve").data["status"] == 403
+    assert not Reservation.objects.exists()
+
+
+def test_a_maintainer_reads_what_an_agent_did_in_the_own_projects_alone(
+    owner: Api, colleague: Api, other_project: Project
+) -> None:
+    assert colleague.user
+    Membership.objects.create(project=other_project, user=colleague.user, role="member")
+    made = colleague.post("/agent-tokens", {"name": "both", "projectIds": [PROJECT, other_project.pk]}).data
+    for project in (PROJECT, other_project.pk):
+        AuditEvent.objects.create(token=made["id"], action="task.create", target="t", project_id=project)
+    path = f"/agent-tokens/{made['id']}/events"
+    assert [one["project"] for one in owner.get(path).data["items"]] == [PROJECT]
+    assert len(colleague.get(path).data["items"]) == 2
+    narrow = colleague.post("/tokens", {"name": "n", "scopes": ["agents:read"], "projects": [PROJECT]}).data["token"]
+    assert [one["project"] for one in Api(token=narrow).get(path).data["items"]] == [PROJECT]
+
+
+def test_service_accounts_make_no_agents(owner: Api) -> None:
+    """A pipeline's token of minutes would make one that never ends."""
+    account = make_account(owner, role="maintainer")
+    assert account.post("/agent-tokens", {"name": "x", "projectIds": [PROJECT]}).status == 403
+    assert not Purse.objects.exists()
+
+
+def test_an_agents_token_ends_no_later_than_the_platform_and_the_token_that_makes_it_allow(
+    colleague: Api, settings: Any
+) -> None:
+    body = {"name": "x", "projectIds": [PROJECT], "scopes": ["tasks:read"]}
+    scopes = ["agents:write", "tasks:read"]
+    short = colleague.post("/tokens", {"name": "n", "scopes": scopes, "expiresInDays": 1}).data
+    for days in ({}, {"expiresInDays": 30}):
+        made = Api(token=short["token"]).post("/agent-tokens", {**body, **days}).data
+        assert made["expiresAt"] == short["expiresAt"]
+    assert colleague.post("/agent-tokens", body).data["expiresAt"] is None
+    settings.TOKEN_MAX_DAYS = 7
+    assert colleague.post("/agent-tokens", {**body, "expiresInDays": 8}).error == "TOKEN_DAYS_TOO_MANY"
+    assert colleague.post("/agent-tokens", body).data["expiresAt"] is not None
 
 
 def test_a_revoked_agent_is_refused_and_its_tasks_go_on(owner: Api, colleague: Api) -> None:

@@ -170,6 +170,23 @@ def test_a_silent_provider_does_not_hold_up_another(browser: Client, server: Ope
     assert list(ProviderRecheck.objects.filter(failures=0).values_list("provider", flat=True)) == ["other"]
 
 
+def test_another_issuer_that_has_the_id_now_gets_no_token_of_the_former_one(
+    browser: Client, server: OpenIdServer
+) -> None:
+    with serve_openid() as other:
+        IdentityProvider.objects.update(settings={"server_url": other.url, **OFFLINE})
+        other.refresh_tokens |= server.refresh_tokens
+        other.claims |= {"sub": "u-1", "groups": []}
+        run_due()
+        assert (other.refreshes, list(other.refresh_tokens)) == (0, list(server.refresh_tokens))
+    assert (list_roles(), is_signed_in(browser)) == (["member"], True)
+    assert "another issuer" in ProviderRecheck.objects.get().error
+    IdentityProvider.objects.update(settings={"server_url": server.url, **OFFLINE})
+    server.claims["groups"] = []
+    run_due()
+    assert list_roles() == []
+
+
 def test_an_answer_that_was_lost_ends_sessions_and_keeps_tokens(
     browser: Client, server: OpenIdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +254,13 @@ def test_a_renewed_token_about_another_person_counts_for_nobody(browser: Client,
     run_due()
     assert list_roles() == ["member"]
     assert is_signed_in(browser)
+
+
+def test_renewed_claims_that_cannot_be_stored_change_nothing(browser: Client, server: OpenIdServer) -> None:
+    server.claims |= {"name": "a\x00", "groups": []}
+    run_due()
+    assert (list_roles(), is_signed_in(browser)) == (["member"], True)
+    assert ProviderRecheck.objects.get().error == "", "of one person alone"
 
 
 def test_a_renewed_token_of_another_signer_counts_for_nobody(browser: Client, server: OpenIdServer) -> None:

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -125,6 +126,26 @@ def test_a_token_that_is_not_for_this_sign_in_is_refused(
     server.claims |= claims
     assert get_refusal(sign_in(client, server)) == code
     assert not is_signed_in(client)
+    assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"sub": "u\x00"},
+        {"sub": "\ud800"},
+        {"preferred_username": "a\x00b"},
+        {"name": "\ud800"},
+        {"groups": ["ml", "\x00"]},
+        {"\x00": "name of a claim"},
+        {"deep": json.loads("[" * 60 + "]" * 60)},
+    ],
+)
+def test_claims_that_cannot_be_stored_let_nobody_in(
+    client: Client, server: OpenIdServer, provider: IdentityProvider, claims: dict[str, Any]
+) -> None:
+    server.claims |= claims
+    assert get_refusal(sign_in(client, server)) == "IDENTITY_ANSWER"
     assert not User.objects.exists()
 
 

@@ -66,6 +66,12 @@ def test_other_filters_are_refused(scim: ScimClient, query: str) -> None:
     assert (answer.status, answer.body["scimType"], answer.body["status"]) == (400, "invalidFilter", "400")
 
 
+@pytest.mark.parametrize("value", [r"\ud800", r"\u0000"])
+def test_a_filter_for_what_cannot_be_stored_is_refused(scim: ScimClient, value: str) -> None:
+    answer = scim.get("/Users", filter=f'userName eq "{value}"')
+    assert (answer.status, answer.body["scimType"]) == (400, "invalidFilter")
+
+
 def test_lists_have_bounded_pages(scim: ScimClient) -> None:
     for number in range(3):
         scim.post("/Users", {"userName": f"u{number}"})
@@ -163,6 +169,26 @@ def test_an_existing_account_is_linked_only_if_the_provider_vouches_for_it(scim:
     assert AuditEvent.objects.get(action="person.link").target == "mine"
     second = make_directory(admin, "second")
     assert second.post("/Users", {"userName": "mine", "externalId": "e-1"}).status == 409
+
+
+def test_a_directory_gets_nobody_into_the_account_of_an_administrator_by_hand(scim: ScimClient) -> None:
+    """By another ID for sign-in, or by an address to which a new password is sent."""
+    key = scim.post("/Users", {**ADA, "emails": [{"value": "ada@example.org"}]}).body["id"]
+    User.objects.filter(username="ada@example.org").update(is_superuser=True)
+    for answer in (
+        scim.put(f"/Users/{key}", {**ADA, "externalId": "mallory"}),
+        scim.patch(f"/Users/{key}", {"op": "replace", "path": "externalId", "value": "mallory"}),
+        scim.patch(f"/Users/{key}", {"op": "remove", "path": "externalId"}),
+    ):
+        assert (answer.status, answer.body["scimType"]) == (409, "mutability")
+    assert SocialAccount.objects.get().uid == "e-1"
+    email = {"op": "replace", "path": "emails", "value": [{"value": "mallory@example.org"}]}
+    assert scim.patch(f"/Users/{key}", email).status == 200
+    assert User.objects.get(username="ada@example.org").email == "ada@example.org"
+    assert scim.patch(f"/Users/{key}", {"op": "replace", "path": "name.givenName", "value": "A"}).status == 200
+    User.objects.filter(username="ada@example.org").update(is_superuser=False)
+    assert scim.put(f"/Users/{key}", {**ADA, "externalId": "e-2"}).status == 200
+    assert SocialAccount.objects.get().uid == "e-2"
 
 
 def test_the_last_administrator_is_never_deactivated(scim: ScimClient, admin: Api) -> None:

@@ -281,6 +281,14 @@ def test_what_is_no_token_is_refused(server: OpenIdServer, rule: str, token: str
     assert get_refusal(exchange(token)) == "EXCHANGE_TOKEN_BROKEN"
 
 
+def test_an_issuer_that_no_text_can_be_is_refused(server: OpenIdServer, rule: str) -> None:
+    """Half of a surrogate pair, which JSON can name, and which neither a database nor an answer can hold."""
+    for issuer in ("\ud800", "a\x00b"):
+        token = server.sign_pipeline_token({**CLAIMS, "iss": issuer})
+        assert get_refusal(exchange(token)) == "EXCHANGE_TOKEN_BROKEN"
+    assert get_refusal(exchange(server.sign_pipeline_token({**CLAIMS, "actor": "a\x00"}))) == "EXCHANGE_TOKEN_BROKEN"
+
+
 def test_too_large_requests_are_refused_and_the_id_token_is_never_repeated(server: OpenIdServer, rule: str) -> None:
     answer = exchange("x" * 49_000)
     assert answer.status == 400

@@ -13,6 +13,7 @@ from django.utils.crypto import salted_hmac
 from apps.accounts import access, audit
 from apps.accounts.encryption import DecryptionError, decrypt_value, encrypt_value
 from apps.accounts.models import AuditEvent, Role, User
+from apps.accounts.scopes import TokenRights
 from apps.agents import execution, selectors
 from apps.agents.models import Proposal, ProposalState, Purse
 from apps.agents.request_masks import mask_answer, mask_request
@@ -161,7 +162,8 @@ def decline_proposal(user: User, key: str, *, note: str = "") -> Proposal:
 
 
 def approve_proposal(user: User, key: str, *, again: bool = False, note: str = "") -> Proposal:
-    """Approve an open proposal, send its request as its person and return the proposal with the answer.
+    """Approve an open proposal, send its request as its person and return the proposal with the answer. Approved by
+    somebody else, the request reaches the proposal's project alone, and nothing that the approver's token cannot reach.
 
     Approving it again returns the same answer. If the process ended before the answer was stored, a request that
     creates a task is repeated, which cannot create a second one; any other is only repeated with `again`. `note`: for
@@ -183,9 +185,9 @@ def approve_proposal(user: User, key: str, *, again: bool = False, note: str = "
         return found
     if not claimed and not again and found.operation != "createTask":
         raise ApiError(409, "PROPOSAL_CUT_OFF", operation=found.operation)
-    status, answer = execution.perform_request(
-        User.objects.get(pk=found.person_id), found.method, found.path, body, f"proposal-{found.pk}"
-    )
+    person = User.objects.get(pk=found.person_id)
+    _limit_person(person, user, found)
+    status, answer = execution.perform_request(person, found.method, found.path, body, f"proposal-{found.pk}")
     answer = mask_answer(answer)
     if len(json.dumps(answer)) > MAX_RESULT_BYTES:
         answer = {"code": answer.get("code"), "message": answer.get("message")}
@@ -193,6 +195,19 @@ def approve_proposal(user: User, key: str, *, again: bool = False, note: str = "
         Proposal.objects.filter(pk=found.pk, status=None).update(status=status, result=answer)
     found.refresh_from_db()
     return found
+
+
+def _limit_person(person: User, user: User, found: Proposal) -> None:
+    """Let the approved request reach no project that is none of the approver's business: a request names more than the
+    project that it is shown under, and the person may have rights in others. `person` must not be saved any more."""
+    projects: frozenset[str] | None
+    if user.pk == person.pk or user.is_superuser:
+        projects = user.token_rights.projects if user.token_rights else None
+    else:
+        projects = frozenset((found.project_id,)) if found.project_id else frozenset()
+    if projects is not None:
+        person.token_rights = TokenRights("", "", projects=projects, administrator=person.is_superuser)
+        person.is_superuser = person.is_staff = False
 
 
 def _read_body(found: Proposal) -> Any:

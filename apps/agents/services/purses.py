@@ -1,13 +1,12 @@
 """Creates, changes and revokes tokens of agents."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Q
 
-from apps.accounts import access, audit
+from apps.accounts import access, audit, tokens
 from apps.accounts.models import ApiToken, Project, Role, User
 from apps.accounts.scopes import SCOPES, contains_scope
 from apps.accounts.selectors import TOKEN_ID_LENGTH
@@ -49,8 +48,12 @@ def create_agent_token(
     scopes: Sequence[str] | None = None,
     expires_in_days: int | None = None,
 ) -> dict[str, Any]:
-    """Create a token with a purse and return it with its value, which is not stored. Raises ApiError 404 and 403 where
-    the user is no member of a project, 403 SCOPE_MISSING where the user's own token has a scope less, and 409."""
+    """Create a token with a purse and return it with its value, which is not stored. It ends no later than a narrow
+    token that the user makes it with. Raises ApiError 404 and 403 where the user is no member of a project, 403 for
+    service accounts, 403 SCOPE_MISSING where the user's own token has a scope less, 400 for too many days, and 409."""
+    if user.service_project_id:
+        raise ApiError(403, "FORBIDDEN")
+    end = tokens.choose_end(user, expires_in_days)
     for project in projects:
         access.require_role(user, project, Role.MEMBER)
     chosen = sorted(set(DEFAULT_SCOPES if scopes is None else scopes))
@@ -60,11 +63,13 @@ def create_agent_token(
         raise ApiError(403, "SCOPE_MISSING", "scopes", scope=missing[0], token=rights.name if rights else "")
     if ApiToken.objects.filter(Q(expiry=None) | Q(expiry__gt=now()), user=user).count() >= MAX_TOKENS:
         raise ApiError(409, "TOKENS_TOO_MANY", limit=MAX_TOKENS)
-    lifetime = timedelta(days=expires_in_days) if expires_in_days else None
     wanted = sorted(set(projects))
     token, value = ApiToken.objects.create(
-        user=user, expiry=lifetime, name=name, scopes=chosen, projects=wanted, created_by=user
+        user=user, expiry=None, name=name, scopes=chosen, projects=wanted, created_by=user
     )
+    if end:
+        token.expiry = end
+        token.save(update_fields=["expiry"])
     made = Purse.objects.create(id=token.digest[:TOKEN_ID_LENGTH], token=token, agent=agent, created_at=now(), **purse)
     made.projects.set(Project.objects.filter(pk__in=wanted))
     audit.record_event(

@@ -40,7 +40,7 @@ def find_event(user: User, key: str) -> AuditEvent:
     event = AuditEvent.objects.filter(pk=int(key)).first() if known else None
     if event is None or not (
         (event.actor_id == user.pk and user.token_rights is None)
-        or (event.token and selectors.filter_purses(user).filter(pk=event.token).exists())
+        or (event.token and selectors.list_token_events(user, event.token).filter(pk=event.pk).exists())
         or trail.list_events(user).filter(pk=event.pk).exists()
     ):
         raise ApiError(404, "NOT_FOUND")

@@ -41,6 +41,7 @@ SCIM_TYPES = {
     "FIELD_INVALID": "invalidValue",
     "IDENTITY_UID_TAKEN": "uniqueness",
     "NUL_CHARACTER": "invalidValue",
+    "SCIM_ADMINISTRATOR": "mutability",
     "SCIM_FILTER_UNSUPPORTED": "invalidFilter",
     "SCIM_GROUP_EXISTS": "uniqueness",
     "SCIM_MEMBERS_TOO_MANY": "tooMany",

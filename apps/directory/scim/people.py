@@ -200,12 +200,13 @@ def _store(row: DirectoryUser, given: ScimUser, *, created: bool = False) -> Non
 
 
 def _store_profile(row: DirectoryUser, given: ScimUser) -> None:
-    """Make the account's name and address those of the directory. Raises ApiError 409 for another account's address."""
+    """Make the account's name and address those of the directory. Raises ApiError 409 for another account's address.
+    An administrator by hand keeps the address, at which the platform lets its owner set a new password."""
     user, emails = row.user, given.emails or []
     chosen = next((one for one in emails if one.primary), emails[0] if emails else None)
     email = (chosen.value or "") if chosen else ""
     values: dict[str, Any] = {}
-    if email:
+    if email and not _is_administrator_by_hand(user):
         values["email"] = email
         if User.objects.filter(email__iexact=email).exclude(pk=user.pk).exists():
             raise ApiError(409, "EMAIL_TAKEN", "emails", email=email)
@@ -237,8 +238,11 @@ def _set_active(row: DirectoryUser, active: bool) -> None:
 
 
 def _link(row: DirectoryUser, before: str) -> None:
-    """Let the person sign in by the directory's provider. Raises ApiError 409 where another account has the uid."""
+    """Let the person sign in by the directory's provider. Raises ApiError 409 where another account has the uid, and
+    for a new uid of an administrator by hand: whoever can write to the directory would sign in as that one."""
     uid = _get_uid(row.directory, row.user_name, row.external_id)
+    if before != uid and _is_administrator_by_hand(row.user):
+        raise ApiError(409, "SCIM_ADMINISTRATOR", "externalId", username=row.user.username)
     links = SocialAccount.objects.filter(provider=row.directory.provider)
     if before and before != uid:
         links.filter(user=row.user, uid=before).delete()

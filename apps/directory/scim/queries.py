@@ -10,6 +10,7 @@ from scim2_models.path import CompareOperator, Comparison
 from apps.common.errors import ApiError
 from apps.directory.models import Directory, DirectoryUser, Group
 from apps.directory.scim.resources import MAX_MEMBERS, MAX_PAGE
+from apps.identity.claims import is_storable_text
 
 PERSON_FILTERS: Mapping[str, str] = {
     "id": "pk",
@@ -56,7 +57,7 @@ def build_condition(query: SearchRequest[Any], filters: Mapping[str, str]) -> Q:
     node = query.filter.ast
     if isinstance(node, Comparison) and node.op == CompareOperator.eq and isinstance(node.value, str):
         name = str(node.attr_path).lower().rpartition(":")[2]
-        if name in filters and "\x00" not in node.value:
+        if name in filters and is_storable_text(node.value):
             return Q(**{filters[name]: node.value}) if node.value else Q(pk__in=[])
     raise ApiError(400, "SCIM_FILTER_UNSUPPORTED", "filter", filter=str(query.filter)[:200], allowed=", ".join(filters))
 

@@ -10,6 +10,7 @@ import requests
 from django.conf import settings
 
 from apps.common.errors import ApiError
+from apps.identity.claims import are_storable, is_storable_text
 from apps.identity.errors import SignInError
 from apps.identity.http import ProviderSession
 from apps.identity.oidc.signed_token import LEEWAY_SECONDS, KeyCache, verify_token
@@ -50,7 +51,7 @@ def read_issuer(token: str) -> str:
     except (jwt.PyJWTError, ValueError, RecursionError) as error:
         raise _refuse("EXCHANGE_TOKEN_BROKEN", str(error)[:200]) from error
     issuer = claims.get("iss")
-    if not isinstance(issuer, str) or not issuer:
+    if not isinstance(issuer, str) or not issuer or not is_storable_text(issuer):
         raise _refuse("EXCHANGE_TOKEN_BROKEN", "no iss")
     return issuer
 
@@ -78,6 +79,8 @@ def read_claims(token: str, issuer: str) -> dict[str, Any]:
         raise _refuse(
             REFUSALS.get(error.code, "EXCHANGE_TOKEN_BROKEN"), f"{error.code} {error.detail}", issuer
         ) from error
+    if not are_storable(claims):
+        raise _refuse("EXCHANGE_TOKEN_BROKEN", "a claim cannot be stored", issuer)
     if not all(isinstance(claims[name], int | float) for name in ("exp", "iat")):
         raise _refuse("EXCHANGE_TOKEN_BROKEN", "exp or iat is no number", issuer)
     if claims["exp"] - claims["iat"] > MAX_LIFETIME_SECONDS:
