@@ -20,6 +20,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.crypto import constant_time_compare
 
 from apps.accounts import access, audit
+from apps.accounts.devices import name_device
 from apps.accounts.models import User
 from apps.common import request_id
 from apps.common.clock import now
@@ -90,7 +91,8 @@ def list_sessions(user: User, current: str = "") -> list[dict[str, Any]]:
     return [
         {
             "id": str(row.pk),
-            "device": row.user_agent,
+            "device": name_device(row.user_agent),
+            "userAgent": row.user_agent,
             "address": "" if row.ip == UNKNOWN_ADDRESS else row.ip,
             "createdAt": row.created_at,
             "lastSeenAt": row.last_seen_at,

@@ -34,6 +34,12 @@ def test_a_person_sees_each_browser_and_which_one_this_is(colleague: Api) -> Non
     assert first.session.session_key not in str(list_own(first)), "a key would be the session"
 
 
+def test_a_browser_is_named_in_words_and_by_what_it_calls_itself(colleague: Api) -> None:
+    user_agent = "Mozilla/5.0 (Windows NT 10.0; rv:144.0) Gecko/20100101 Firefox/144.0"
+    [shown] = list_own(sign_in(colleague, user_agent))
+    assert (shown["device"], shown["userAgent"]) == ("Firefox 144 · Windows", user_agent)
+
+
 def test_a_person_ends_one_session_and_the_others_go_on(colleague: Api) -> None:
     first, second = sign_in(colleague, "Firefox"), sign_in(colleague, "Chrome")
     lost = next(item["id"] for item in list_own(second) if item["device"] == "Firefox")

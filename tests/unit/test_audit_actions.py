@@ -27,7 +27,8 @@ BUILT = (
 
 @cache
 def read_trees() -> tuple[ast.Module, ...]:
-    return tuple(ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "apps").rglob("*.py")))
+    paths = [*(ROOT / "apps").rglob("*.py"), *(ROOT / "platform/server").rglob("*.py")]
+    return tuple(ast.parse(path.read_text("utf-8")) for path in sorted(paths))
 
 
 def list_calls(tree: ast.AST) -> Iterator[ast.Call]:

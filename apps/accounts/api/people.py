@@ -14,7 +14,8 @@ from apps.common.pages import OrderingField, PageQuery, ShortQuery, paginate_ite
 
 class SessionItem(serializers.Serializer):
     id = serializers.CharField()
-    device = serializers.CharField(help_text="what the browser calls itself")
+    device = serializers.CharField(help_text="browser and system in words, as far as they are known")
+    userAgent = serializers.CharField(help_text="what the browser calls itself")
     address = serializers.CharField(help_text="from which it was used last; empty where not known")
     createdAt = serializers.DateTimeField()
     lastSeenAt = serializers.DateTimeField(help_text="exact to a minute")

@@ -9967,8 +9967,10 @@ export interface components {
         };
         SessionItem: {
             id: string;
-            /** @description what the browser calls itself */
+            /** @description browser and system in words, as far as they are known */
             device: string;
+            /** @description what the browser calls itself */
+            userAgent: string;
             /** @description from which it was used last; empty where not known */
             address: string;
             /** Format: date-time */

@@ -3368,6 +3368,10 @@ class SessionItem(TypedDict):
     id: str
     device: str
     """
+    browser and system in words, as far as they are known
+    """
+    userAgent: str
+    """
     what the browser calls itself
     """
     address: str

@@ -19,21 +19,21 @@ export function EventRow({ event, projects }: { event: AuditEvent; projects: Me[
   const { t } = useTranslation();
   const [open, setOpen] = useState(false);
   const id = useId();
-  const { at, actor, action, actionText, target, tokenName, token } = event;
+  const { at, action, actionText, target } = event;
   const project = event.project && (projects.find((each) => each.id === event.project)?.name ?? event.project);
   return (
     <>
       <tr className={ROW}>
         <td className="text-muted tabular-nums md:whitespace-nowrap">{formatDateTime(at)}</td>
-        <td>
-          <span className="break-all">{actor ?? t("audit.platform")}</span>
-          {token && (
-            <span className="block break-all text-muted">{t("audit.byToken", { name: tokenName || token })}</span>
-          )}
+        <td className={MEDIUM_COLUMN}>
+          <Actor event={event} />
         </td>
         <td title={action}>
           {actionText}
           <span className="block break-all text-muted md:hidden">{escapeName(target)}</span>
+          <span className="block md:hidden">
+            <Actor event={event} />
+          </span>
         </td>
         <td className={cx(MEDIUM_COLUMN, "break-all")}>{escapeName(target)}</td>
         <td className={cx(WIDE_COLUMN, "break-words")}>{project || "–"}</td>
@@ -56,6 +56,18 @@ export function EventRow({ event, projects }: { event: AuditEvent; projects: Me[
             <Details event={event} project={project} />
           </td>
         </tr>
+      )}
+    </>
+  );
+}
+
+function Actor({ event: { actor, token, tokenName } }: { event: AuditEvent }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <span className="wrap-anywhere">{actor ?? t("audit.platform")}</span>
+      {token && (
+        <span className="block wrap-anywhere text-muted">{t("audit.byToken", { name: tokenName || token })}</span>
       )}
     </>
   );

@@ -50,7 +50,7 @@ export function Component() {
             label={t("app.audit")}
             columns={[
               { label: t("audit.at") },
-              { label: t("audit.actor") },
+              { label: t("audit.actor"), className: MEDIUM_COLUMN },
               { label: t("audit.action") },
               { label: t("audit.target"), className: MEDIUM_COLUMN },
               { label: t("audit.project"), className: WIDE_COLUMN },

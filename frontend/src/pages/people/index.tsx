@@ -103,14 +103,14 @@ function PersonRow({ person, isMe }: { person: Person; isMe: boolean }) {
           {!isActive && <Badge tone="warn">{t("people.inactive")}</Badge>}
         </span>
         {email && <span className="block break-all text-muted">{email}</span>}
+        <div className="mt-1 md:hidden">
+          <Roles projects={projects} />
+          <SignInWays person={person} />
+        </div>
       </td>
       <td className={MEDIUM_COLUMN}>
         {projects.length === 0 && "–"}
-        {projects.map(({ id, name, role }) => (
-          <div key={id}>
-            {name} <span className="text-muted">{t(`settings.roleOf.${role}`)}</span>
-          </div>
-        ))}
+        <Roles projects={projects} />
       </td>
       <td className={MEDIUM_COLUMN}>
         <SignInWays person={person} />
@@ -121,10 +121,19 @@ function PersonRow({ person, isMe }: { person: Person; isMe: boolean }) {
   );
 }
 
+function Roles({ projects }: Pick<Person, "projects">) {
+  const { t } = useTranslation();
+  return projects.map(({ id, name, role }) => (
+    <div key={id}>
+      <span className="break-words">{name}</span> <span className="text-muted">{t(`settings.roleOf.${role}`)}</span>
+    </div>
+  ));
+}
+
 function SignInWays({ person }: { person: Person }) {
   const { t } = useTranslation();
   const ways = [...(person.hasPassword ? [t("people.password")] : []), ...person.providers];
-  const none = t(person.isService ? "people.token" : "people.nothing");
+  const none = t(person.isService ? "people.token" : person.lastSignInAt ? "people.link" : "people.nothing");
   return (
     <span className="flex flex-wrap items-center gap-1.5">
       {ways.length > 0 ? ways.join(" · ") : <span className="text-muted">{none}</span>}

@@ -49,6 +49,13 @@ test("people with their rights, roles and ways to sign in", async () => {
   expect(gone).toMatch(/已停用.*已邀请，尚未使用/s);
 });
 
+test("who has signed in by links alone is not shown as invited", async () => {
+  usePeople(person({ hasPassword: false, lastSignInAt: "2026-11-20T05:00:00Z" }));
+  renderAt("/people");
+  await screen.findByText("lee");
+  expect(screen.getAllByRole("row")[1]?.textContent).toMatch(/一次性链接/);
+});
+
 test("deactivating is confirmed first", async () => {
   usePeople(person({}));
   const sent: unknown[] = [];

@@ -53,7 +53,9 @@ function SessionRow({ session }: { session: BrowserSession }) {
   return (
     <li className="flex flex-wrap items-center gap-x-4 gap-y-1 py-2.5">
       <span className="min-w-0 flex-1 basis-40">
-        <span className="break-words">{session.device || t("sessions.unknownDevice")}</span>
+        <span title={session.userAgent} className="break-words">
+          {session.device || t("sessions.unknownDevice")}
+        </span>
         <span className="block text-muted">{facts.filter(Boolean).join(" · ")}</span>
       </span>
       {session.current ? (
