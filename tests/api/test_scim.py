@@ -247,6 +247,20 @@ def test_a_group_gives_roles_and_ends_them_in_the_same_request(scim: ScimClient,
     assert not Membership.objects.exists()
 
 
+def test_changes_of_a_directorys_groups_have_names_of_their_own_in_the_audit_trail(
+    scim: ScimClient, admin: Api
+) -> None:
+    group = scim.add_group("ml", scim.add_user("ada"))
+    scim.put(f"/Groups/{group}", {"displayName": "ml-old"})
+    scim.delete(f"/Groups/{group}")
+    events = admin.get("/audit-events", target=group).data["items"]
+    assert {event["action"]: (event["actionText"], event["actor"]) for event in events} == {
+        "directory-group.create": ("添加了目录中的组", None),
+        "directory-group.change": ("更改了目录中的组", None),
+        "directory-group.delete": ("删除了目录中的组", None),
+    }
+
+
 def test_a_rule_reads_external_ids_apart_from_names(scim: ScimClient, admin: Api, project: Project) -> None:
     scim.add_group("g-1", scim.add_user("ada"))
     scim.add_group("ml", scim.add_user("bob"), externalId="g-1")

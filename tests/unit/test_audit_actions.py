@@ -15,6 +15,7 @@ ACTION = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")
 BUILT = (
     "administrator",
     "cluster",
+    "directory-group",
     "environment",
     "environment-template",
     "group",

@@ -66,7 +66,9 @@ def delete_group(directory: Directory, group_id: str) -> None:
     lock_directory(directory)
     row = find_group(directory, group_id)
     people = set(_list_members(row))
-    audit.record_event(None, "group.delete", row.pk, name=row.display_name, members=len(people), **_describe(row))
+    audit.record_event(
+        None, "directory-group.delete", row.pk, name=row.display_name, members=len(people), **_describe(row)
+    )
     row.delete()
     _apply_to(people)
 
@@ -110,7 +112,7 @@ def _store(row: Group, given: ScimGroup, after: set[str]) -> None:
     GroupMember.objects.bulk_create([GroupMember(group=row, person_id=one) for one in sorted(after - before)])
     if is_new or renamed or before != after:
         verb, counts = "create" if is_new else "change", {"added": len(after - before), "removed": len(before - after)}
-        audit.record_event(None, f"group.{verb}", row.pk, project=None, name=name, **counts, **_describe(row))
+        audit.record_event(None, f"directory-group.{verb}", row.pk, project=None, name=name, **counts, **_describe(row))
     _apply_to(before | after if renamed else before ^ after)
 
 

@@ -1,7 +1,8 @@
-"""Serializers of the overview and its alerts."""
+"""Serializers of the overview, its alerts and its projects."""
 
 from rest_framework import serializers
 
+from apps.accounts.api.serializers import ProjectItem
 from apps.common.openapi import KeyField, Reason
 from apps.overview.attention.entries import SUBJECTS
 from apps.overview.attention.pages import ALERT_KINDS, LEVEL_NAMES
@@ -202,3 +203,10 @@ class Attention(serializers.Serializer):
     total = serializers.IntegerField()
     page = serializers.IntegerField()
     pageSize = serializers.IntegerField()
+
+
+class ProjectSummary(ProjectItem):
+    members = serializers.IntegerField(help_text="people who have a role")
+    serviceAccounts = serializers.IntegerField()
+    runningTasks = serializers.IntegerField(help_text="that start, run or stop")
+    gpus = serializers.IntegerField(help_text="of these tasks")

@@ -153,8 +153,6 @@ export const membersQuery = (project: string) =>
       ),
   });
 
-export const createProject = (name: string) => unwrapResponse(http.POST("/api/v1/projects", { body: { name } }));
-
 export const addMember = (project: string, body: Member) =>
   unwrapResponse(
     http.POST("/api/v1/projects/{project_id}/members", { params: { path: { project_id: project } }, body }),

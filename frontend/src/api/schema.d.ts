@@ -1712,6 +1712,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/overview/projects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * @description List the projects in which you have a role with what is in each: members, service accounts and running
+         *     tasks; all projects for an administrator.
+         */
+        get: operations["listProjectSummaries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/people": {
         parameters: {
             query?: never;
@@ -8652,6 +8672,33 @@ export interface components {
         };
         ProjectRequest: {
             name: string;
+        };
+        ProjectSummary: {
+            id: string;
+            name: string;
+            role: components["schemas"]["Role"];
+            /** @description its environments are, where they do not say otherwise */
+            warm: boolean;
+            /** Format: date-time */
+            createdAt: string;
+            /** @description people who have a role */
+            members: number;
+            serviceAccounts: number;
+            /** @description that start, run or stop */
+            runningTasks: number;
+            /** @description of these tasks */
+            gpus: number;
+        };
+        ProjectSummaryPage: {
+            total: number;
+            page: number;
+            pageSize: number;
+            items: components["schemas"]["ProjectSummary"][];
+        };
+        ProjectSummaryPageEnvelope: {
+            data: components["schemas"]["ProjectSummaryPage"];
+            code: number;
+            message: string;
         };
         ProjectWarmRequest: {
             warm: boolean;
@@ -16400,6 +16447,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AttentionEnvelope"];
+                };
+            };
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorEnvelope"];
+                };
+            };
+        };
+    };
+    listProjectSummaries: {
+        parameters: {
+            query?: {
+                ordering?: "name" | "-name" | "createdAt" | "-createdAt";
+                page?: number;
+                pageSize?: number;
+                search?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProjectSummaryPageEnvelope"];
                 };
             };
             default: {

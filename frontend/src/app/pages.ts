@@ -69,6 +69,7 @@ export const OTHER_PAGES = [
   { to: "/queue/reservations", label: "app.reservations", key: "" },
   { to: "/workers/groups", label: "palette.kinds.groups", key: "" },
   { to: "/environment-templates", label: "app.environmentTemplates", key: "" },
+  { to: "/administration/projects", label: "app.projects", key: "" },
   { to: "/settings", label: "settings.title", key: "s" },
   { to: "/settings/notices", label: "app.noticeSettings", key: "" },
 ] as const;

@@ -72,6 +72,11 @@ export const routes: RouteObject[] = [
               { path: "/preflight/:id", lazy: () => import("@/pages/preflight") },
               { path: "/settings", lazy: () => withPageTexts(import("@/pages/settings")) },
               { path: "/people", lazy: () => withPageTexts(import("@/pages/people")) },
+              { path: "/administration/projects", lazy: () => withPageTexts(import("@/pages/projects")) },
+              {
+                path: "/administration/projects/:id",
+                lazy: () => withPageTexts(import("@/pages/projects/project-page")),
+              },
               { path: "/settings/notices", lazy: () => withPageTexts(import("@/pages/settings/notices")) },
               { path: "/oauth/authorize", lazy: () => withPageTexts(import("@/pages/oauth")) },
               { path: "/oauth/device", lazy: () => withPageTexts(import("@/pages/oauth/device-page")) },

@@ -6370,6 +6370,30 @@ class ProjectItem(TypedDict):
     createdAt: str
 
 
+class ProjectSummary(TypedDict):
+    id: str
+    name: str
+    role: Role
+    warm: bool
+    """
+    its environments are, where they do not say otherwise
+    """
+    createdAt: str
+    members: int
+    """
+    people who have a role
+    """
+    serviceAccounts: int
+    runningTasks: int
+    """
+    that start, run or stop
+    """
+    gpus: int
+    """
+    of these tasks
+    """
+
+
 class ProposalItem(TypedDict):
     id: str
     tokenId: str

@@ -8,7 +8,7 @@ import { formatDateTime } from "@/lib/format";
 import { useFilters } from "@/lib/use-filters";
 import { useTableSettings } from "@/lib/use-table-settings";
 import { Badge } from "@/ui/badge";
-import { Button } from "@/ui/button";
+import { Button, ButtonLink } from "@/ui/button";
 import { EmptyState } from "@/ui/empty-state";
 import { LoadError, Loading } from "@/ui/errors";
 import { FilterSelect, SearchBox } from "@/ui/filters";
@@ -36,7 +36,15 @@ export function Component() {
   const me = useQuery(meQuery).data?.username;
   const found = people.data;
   return (
-    <Page title={t("people.title")} actions={<CreatePerson />}>
+    <Page
+      title={t("people.title")}
+      actions={
+        <>
+          <ButtonLink to="/administration/projects">{t("settings.allProjects")}</ButtonLink>
+          <CreatePerson />
+        </>
+      }
+    >
       <p className="mb-3 text-sm text-muted">{t("people.hint")}</p>
       <div className="mb-3 flex flex-wrap gap-2">
         <SearchBox label={t("people.search")} value={filters.search ?? ""} onSettled={(text) => set("search", text)} />

@@ -6,35 +6,29 @@ import {
   accountKeys,
   addMember,
   updateMemberRole,
-  createProject,
   membersQuery,
   removeMember,
   updateProjectWarmth,
 } from "@/api/account";
-import { isMaintainer, sessionKeys } from "@/api/session";
-import type { Me, Member } from "@/api/types";
+import { refreshProjects } from "@/api/projects";
+import { isMaintainer } from "@/api/session";
+import type { Me, Member, Project } from "@/api/types";
 import { buildAuditAddress } from "@/lib/audit-address";
 import { Badge } from "@/ui/badge";
-import { Button } from "@/ui/button";
+import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
+import { CreateProject } from "./create-project";
 import { Limits } from "./limits";
 import { RemovableRow } from "./removable-row";
 import { RoleOptions } from "./role-options";
 import { Secrets } from "./secrets";
 import { ServiceAccounts } from "./service-accounts";
 
-type MyProject = Me["projects"][number];
-
 export function Projects({ me }: { me: Me }) {
   const { t } = useTranslation();
-  const client = useQueryClient();
-  const create = async ({ name = "" }: Record<string, string>) => {
-    await createProject(name);
-    await client.invalidateQueries({ queryKey: sessionKeys.me });
-  };
   return (
     <>
       {me.projects.map((project) => (
@@ -46,26 +40,17 @@ export function Projects({ me }: { me: Me }) {
         </Card>
       )}
       {me.isAdministrator && (
-        <FormDialog
-          title={t("settings.createProject")}
-          submit={t("settings.create")}
-          fields={["name"]}
-          onSubmit={create}
-          trigger={
-            <Button>
-              <Plus />
-              {t("settings.createProject")}
-            </Button>
-          }
-        >
-          {(problem) => <TextField name="name" label={t("settings.projectName")} error={problem("name")} required />}
-        </FormDialog>
+        <div className="flex flex-wrap gap-2">
+          <CreateProject />
+          <ButtonLink to="/administration/projects">{t("settings.allProjects")}</ButtonLink>
+        </div>
       )}
     </>
   );
 }
 
-function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: boolean }) {
+/** What is set for a project: its members, limits, secrets and service accounts. */
+export function ProjectCard({ project, mayChange }: { project: Project; mayChange: boolean }) {
   const { t } = useTranslation();
   const members = useQuery(membersQuery(project.id));
   // A maintainer has the service accounts in a list of their own.
@@ -98,13 +83,13 @@ function ProjectCard({ project, mayChange }: { project: MyProject; mayChange: bo
   );
 }
 
-function WarmEnvironments({ project, mayChange }: { project: MyProject; mayChange: boolean }) {
+function WarmEnvironments({ project, mayChange }: { project: Project; mayChange: boolean }) {
   const { t } = useTranslation();
   const client = useQueryClient();
   const change = useMutation({
     mutationFn: (warm: boolean) => updateProjectWarmth(project.id, warm),
     onError: (error: Error) => toastError(t, error),
-    onSettled: () => client.invalidateQueries({ queryKey: sessionKeys.me }),
+    onSettled: () => refreshProjects(client),
   });
   return (
     <label className="mt-3 flex items-start gap-2 text-sm">
