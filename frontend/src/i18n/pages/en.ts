@@ -1928,7 +1928,7 @@ export const en: PageTranslation = {
     },
   },
   roleRules: {
-    lead: "A rule gives a role to everyone whose identity provider sends a group. Rules are applied at each sign-in, and to everyone when a rule changes. A role that a person gave stays.",
+    lead: "A rule gives a role to everyone in a group that an identity provider or a directory sends. Rules are applied at each sign-in, when a directory changes a group, and to everyone when a rule changes. A role that a person gave stays.",
     none: "No rule yet",
     example:
       "An example: everyone in the group ml-vision becomes a member of the project Vision. The form shows whom a rule would change before it is saved.",
@@ -1948,8 +1948,12 @@ export const en: PageTranslation = {
     peopleColumn: "People in the group",
     count_one: "{{count, number}} rule",
     count_other: "{{count, number}} rules",
-    provider: "Identity provider",
-    anyProvider: "Any",
+    provider: "Groups come from",
+    anyProvider: "Any identity provider",
+    providers: "Identity providers",
+    directories: "Directories",
+    groupField: "Groups are named by",
+    groupFields: { groups: "Name", externalId: "External ID" },
     claim: "Claim with the groups",
     claimHint: "A name, or a path such as realm_access.roles",
     match: "Applies to",
@@ -1958,7 +1962,7 @@ export const en: PageTranslation = {
     begins: "{{group}}…",
     group: "Group",
     beginning: "Beginning of the groups",
-    groupHint: "As the provider sends it; upper and lower case matter.",
+    groupHint: "As it is sent; upper and lower case matter.",
     target: "Gives",
     targets: {
       project: "a role in a project",
@@ -1970,7 +1974,7 @@ export const en: PageTranslation = {
     role: "Role",
     administrator: "Administrator of the platform",
     administratorHint:
-      "Administrators may see and change everything in all projects. Such a rule needs a provider and one whole group.",
+      "Administrators may see and change everything in all projects. Such a rule needs a provider or a directory, and one whole group.",
     ownProject: "project of the group's name",
     groupProjectHint:
       "The project is created when the first person of a group needs it. A project of that name that a person created is never used.",
@@ -1998,11 +2002,12 @@ export const en: PageTranslation = {
     taken: "No project is created for these groups, as another project has the name: {{names}}",
     unknown_one: "{{count, number}} person stays as they are: their groups are not known.",
     unknown_other: "{{count, number}} people stay as they are: their groups are not known.",
-    read: "What was read: groups of {{people}}, as of the last sign-in",
+    read: "What was read: groups of {{people}}, as of their last sign-in or the directory's last change",
     people_one: "{{count, number}} person",
     people_other: "{{count, number}} people",
     groups: "Groups that were read",
     noGroups: "No group is in this claim. Check its name with a test of the provider.",
+    noGroupsWritten: "The directory has sent no such group yet.",
     groupsCut: "The largest {{shown, number}} of {{count, number}} groups.",
   },
   audit: {
