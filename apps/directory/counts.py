@@ -1,6 +1,5 @@
 """Counts people by the groups that identity providers and directories name."""
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from allauth.socialaccount.models import SocialAccount
@@ -9,8 +8,11 @@ from django.db.models import Q
 from apps.accounts.models import User
 from apps.directory.application import make_rule
 from apps.directory.identities import read_identities
-from apps.directory.models import DirectoryUser, RoleRule
-from apps.directory.roles import Identity, Rule, matches, read_groups
+from apps.directory.models import DirectoryUser, Group, RoleRule
+from apps.directory.roles import MAX_GROUPS, Identity, Rule, matches, read_groups
+
+DIRECTORY_CLAIMS = {"groups": "display_name", "externalId": "external_id"}
+"""Fields of a directory's groups, by the claims that `read_identities` makes of them."""
 
 GroupCount = tuple[str, int]
 """A group, and how many people have it."""
@@ -18,12 +20,12 @@ GroupCount = tuple[str, int]
 
 def count_groups(claim: str, provider: str = "") -> list[GroupCount]:
     """Return the groups that active people have in a claim of a provider (empty: of any), those of most people
-    first."""
-    people: dict[str, set[int]] = defaultdict(set)
+    first. A directory's groups are known without people, too."""
+    people: dict[str, set[int]] = {group: set() for group in _list_directory_groups(claim, provider)}
     for user, identity in _read_claims():
         if identity.concerns(Rule(claim, "*", provider)):
             for group in read_groups(identity.claims, claim):
-                people[group].add(user)
+                people.setdefault(group, set()).add(user)
     return sorted(((group, len(users)) for group, users in people.items()), key=lambda row: (-row[1], row[0]))
 
 
@@ -37,6 +39,15 @@ def count_people(rules: Sequence[RoleRule]) -> dict[str, int]:
             if identity.concerns(make_rule(rule)) and any(matches(rule.pattern, one) for one in groups[rule.claim]):
                 people[rule.pk].add(user)
     return {key: len(users) for key, users in people.items()}
+
+
+def _list_directory_groups(claim: str, directory: str) -> list[str]:
+    """Return the groups in a claim of a directory; none where there is no such directory or claim."""
+    column = DIRECTORY_CLAIMS.get(claim)
+    if column is None:
+        return []
+    groups = Group.objects.filter(directory=directory).order_by(column).values_list(column, flat=True)
+    return read_groups({claim: list(groups[:MAX_GROUPS])}, claim)
 
 
 def _read_claims() -> Iterator[tuple[int, Identity]]:

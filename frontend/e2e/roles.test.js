@@ -17,7 +17,7 @@ const field = (name) => dialog().getByLabel(name, { exact: true });
 
 async function previewRule(group, target = "project") {
   await button("添加规则").click();
-  await field("身份提供方").selectOption("company");
+  await field("组的来源").selectOption("company");
   await field("组").fill(group);
   await field("授予").selectOption(target);
   if (target === "project") await field("项目").selectOption({ index: 1 });

@@ -295,6 +295,28 @@ def test_a_rule_of_any_provider_does_not_read_a_directory(scim: ScimClient, admi
     assert not Membership.objects.exists()
 
 
+def test_a_preview_lists_the_groups_of_the_directory_also_those_without_people(
+    scim: ScimClient, admin: Api, project: Project
+) -> None:
+    ada, bob = scim.add_user("ada"), scim.add_user("bob")
+    scim.add_user("gone", active=False)
+    scim.add_group("ml", ada, bob, externalId="g-1")
+    scim.add_group("hpc", ada, externalId="g-2")
+    scim.add_group("empty")
+
+    def preview(claim: str, provider: str) -> Any:
+        rule = {**scim.make_rule("ml"), "claim": claim, "provider": provider}
+        return admin.post("/role-rules/preview", {"rule": rule}).data
+
+    def count(claim: str, provider: str = scim.directory) -> dict[str, int]:
+        return {one["name"]: one["peopleCount"] for one in preview(claim, provider)["groups"]}
+
+    assert list(count("groups").items()) == [("ml", 2), ("hpc", 1), ("empty", 0)]
+    assert count("externalId") == {"g-1": 2, "g-2": 1}
+    assert count("displayName") == count("groups", "") == count("groups", "sso") == {}
+    assert save_rule(admin, scim.make_rule("ml")).data["peopleCount"] == 2
+
+
 def test_groups_of_5_000_people_are_written_in_few_queries(
     scim: ScimClient, admin: Api, project: Project, django_assert_max_num_queries: Any
 ) -> None:

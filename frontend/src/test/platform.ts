@@ -58,6 +58,7 @@ export const platformHandlers = setupServer(
   http.get("http://fermi.test/healthz", () => HttpResponse.json({ status: "ok" })),
   http.get(apiUrl("/auth/me"), () => respondWith(me)),
   http.get(apiUrl("/sessions"), () => respondWithList()),
+  http.get(apiUrl("/directories"), () => respondWithList()),
   http.get(apiUrl("/auth/sign-in"), () => respondWith({ embedded: false })),
   http.get("http://fermi.test/_allauth/browser/v1/auth/session", () => HttpResponse.json({}, { status: 401 })),
   http.get(apiUrl("/auth/providers"), () =>

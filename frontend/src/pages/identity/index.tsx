@@ -19,6 +19,7 @@ import { EmptyState } from "@/ui/empty-state";
 import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Page } from "@/ui/page";
 import { toast } from "@/ui/toast";
+import { Directories } from "./directories";
 import { CallbackUrl } from "./parts";
 import { ProviderForm } from "./provider-form";
 import { getRequiredSetting } from "./recipes";
@@ -61,6 +62,7 @@ export function Component() {
           </li>
         ))}
       </ul>
+      {providers.data && <Directories providers={providers.data} />}
     </Page>
   );
 }

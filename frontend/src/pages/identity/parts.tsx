@@ -1,4 +1,9 @@
+import { useTranslation } from "react-i18next";
+import { Callout } from "@/ui/badge";
 import { CopyButton } from "@/ui/copy-button";
+
+/** The address of SCIM, to be entered at a directory. */
+export const SCIM_URL = `${location.origin}/scim/v2`;
 
 /** The address to be entered at the provider. */
 export function CallbackUrl({ url }: { url: string }) {
@@ -19,5 +24,20 @@ export function Flag({ name, label, hint, checked }: { name: string; label: stri
         <span className="block text-muted">{hint}</span>
       </span>
     </label>
+  );
+}
+
+/** What to enter at a directory, with its token, which is shown this once. */
+export function NewToken({ token }: { token: string }) {
+  const { t } = useTranslation();
+  return (
+    <Callout tone="ok" role="status">
+      <p className="font-medium">{t("directories.atDirectory")}</p>
+      <p className="mt-2">{t("directories.address")}</p>
+      <CallbackUrl url={SCIM_URL} />
+      <p className="mt-2">{t("directories.newToken")}</p>
+      <CallbackUrl url={token} />
+      <p className="mt-2">{t("settings.tokenOnce")}</p>
+    </Callout>
   );
 }

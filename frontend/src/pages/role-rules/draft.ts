@@ -3,6 +3,9 @@ import type { RoleRule, RoleRuleRequest } from "@/api/role-rules";
 export type Target = "project" | "group" | "administrator";
 export type Match = "exact" | "prefix";
 
+/** The claims that the platform makes of a directory's groups. */
+export const DIRECTORY_CLAIMS = ["groups", "externalId"] as const;
+
 /** A rule as the form shows it. */
 export interface Draft {
   provider: string;

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Pencil, Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
+import { directoriesQuery } from "@/api/directories";
 import { identityProvidersQuery } from "@/api/identity";
 import { type RoleRule, roleRulesQuery } from "@/api/role-rules";
 import { formatDateTime } from "@/lib/format";
@@ -85,6 +86,8 @@ export function Component() {
 function RuleRow({ rule }: { rule: RoleRule }) {
   const { t } = useTranslation();
   const providers = useQuery(identityProvidersQuery).data ?? [];
+  const directories = useQuery(directoriesQuery).data ?? [];
+  const sources = [...providers, ...directories];
   const { pattern, provider, claim, peopleCount, updatedAt, updatedBy } = rule;
   const { match, group } = splitPattern(pattern);
   const label = t("roleRules.editOf", { pattern });
@@ -95,7 +98,7 @@ function RuleRow({ rule }: { rule: RoleRule }) {
         <span className="block font-mono text-xs break-all text-muted">{claim}</span>
       </td>
       <td className={MEDIUM_COLUMN}>
-        {provider ? (providers.find(({ id }) => id === provider)?.name ?? provider) : t("roleRules.anyProvider")}
+        {provider ? (sources.find(({ id }) => id === provider)?.name ?? provider) : t("roleRules.anyProvider")}
       </td>
       <td>
         <Effect rule={rule} />

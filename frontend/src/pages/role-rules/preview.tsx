@@ -9,12 +9,14 @@ const NAMES_SHOWN = 50;
 
 interface PreviewProps {
   preview: RoleRulePreview;
+  /** The rule reads a directory. */
+  ofDirectory?: boolean;
   /** Chooses a group that was read. */
   onGroup?: (group: string) => void;
 }
 
 /** What saving would change about people. */
-export function Preview({ preview, onGroup }: PreviewProps) {
+export function Preview({ preview, ofDirectory, onGroup }: PreviewProps) {
   const { t } = useTranslation();
   const { changes, changesTotal, newAdministrators, lostAdministrators, lastAdministrator } = preview;
   const { tokens, tokensTotal, taken, unknownTotal, knownTotal } = preview;
@@ -67,7 +69,7 @@ export function Preview({ preview, onGroup }: PreviewProps) {
       <Collapsible
         title={t("roleRules.read", { people })}
         wanted={false}
-        whenOpen={() => <Groups preview={preview} onGroup={onGroup} />}
+        whenOpen={() => <Groups preview={preview} ofDirectory={ofDirectory} onGroup={onGroup} />}
       />
     </section>
   );
@@ -110,10 +112,11 @@ function Names({ names }: { names: string[] }) {
   );
 }
 
-function Groups({ preview, onGroup }: PreviewProps) {
+function Groups({ preview, ofDirectory, onGroup }: PreviewProps) {
   const { t } = useTranslation();
   const { groups, groupsTotal } = preview;
-  if (groups.length === 0) return <Indented>{t("roleRules.noGroups")}</Indented>;
+  if (groups.length === 0)
+    return <Indented>{t(ofDirectory ? "roleRules.noGroupsWritten" : "roleRules.noGroups")}</Indented>;
   return (
     <Indented>
       <ul className="flex flex-wrap gap-1" aria-label={t("roleRules.groups")}>

@@ -24,6 +24,8 @@ const rule: RoleRule = {
   updatedBy: "root",
 };
 
+const staff = { id: "directory-1", name: "Staff", provider: "company", people: 2, groups: 1, tokens: [] };
+
 const preview = (over: Partial<RoleRulePreview> = {}): RoleRulePreview => ({
   fingerprint: "f1",
   gaining: 0,
@@ -58,6 +60,7 @@ function show(shown: RoleRulePreview, ...rules: RoleRule[]) {
     http.get(apiUrl("/identity-providers"), () =>
       respondWithList({ id: "company", name: "Company", kind: "keycloak", settings: {} }),
     ),
+    http.get(apiUrl("/directories"), () => respondWithList(staff)),
     http.get(apiUrl("/role-rules"), () => respondWithList(...rules)),
     http.post(apiUrl("/role-rules/preview"), async ({ request }) => {
       sent.push(["preview", await request.json()]);
@@ -79,7 +82,7 @@ function show(shown: RoleRulePreview, ...rules: RoleRule[]) {
 async function fillRule(user: ReturnType<typeof userEvent.setup>) {
   await user.click(await screen.findByRole("button", { name: "添加规则" }));
   const dialog = within(await screen.findByRole("dialog"));
-  await user.selectOptions(await dialog.findByLabelText("身份提供方"), await dialog.findByText("Company"));
+  await user.selectOptions(await dialog.findByLabelText("组的来源"), await dialog.findByText("Company"));
   await user.type(dialog.getByLabelText("组"), "ml");
   await user.selectOptions(dialog.getByLabelText("项目"), "默认");
   return dialog;
@@ -177,9 +180,33 @@ test("a group that was read is chosen by a click", async () => {
   const user = userEvent.setup();
   const dialog = await fillRule(user);
   await user.click(dialog.getByRole("button", { name: "预览" }));
-  await user.click(await dialog.findByText("已读取：3 人最近一次登录时的组"));
+  await user.click(await dialog.findByText("已读取：3 人的组，以最近一次登录或目录的最近一次更改为准"));
   await user.click(await dialog.findByRole("button", { name: "vision 7" }));
   expect(dialog.getByLabelText<HTMLInputElement>("组").value).toBe("vision");
+});
+
+test("a rule of a directory reads names or external ids of its groups", async () => {
+  const sent = show(preview({ groups: [{ name: "vision", peopleCount: 0 }], groupsTotal: 1 }));
+  const user = userEvent.setup();
+  const dialog = await fillRule(user);
+  await user.clear(dialog.getByLabelText("组所在的声明"));
+  await user.type(dialog.getByLabelText("组所在的声明"), "roles");
+  await user.selectOptions(dialog.getByLabelText("组的来源"), await dialog.findByText("Staff"));
+  expect(dialog.queryByLabelText("组所在的声明")).toBeNull();
+  expect(dialog.getByLabelText<HTMLSelectElement>("识别组的方式").value).toBe("groups");
+  await user.selectOptions(dialog.getByLabelText("识别组的方式"), "外部 ID");
+  await user.click(dialog.getByRole("button", { name: "预览" }));
+  await user.click(await dialog.findByText(/^已读取/));
+  await dialog.findByRole("button", { name: "vision 0" });
+  expect(sent.at(-1)).toMatchObject(["preview", { rule: { provider: "directory-1", claim: "externalId" } }]);
+  await user.selectOptions(dialog.getByLabelText("组的来源"), "Company");
+  expect(dialog.getByLabelText<HTMLInputElement>("组所在的声明").value).toBe("groups");
+});
+
+test("the list names a rule's directory", async () => {
+  show(preview(), { ...rule, provider: "directory-1" });
+  const row = (await screen.findByText("ml-…")).closest("tr");
+  await waitFor(() => expect(row?.textContent).toMatch(/ml-…groupsStaff/));
 });
 
 test("the list says whom a rule reaches and who set it, and deleting shows what it changes", async () => {

@@ -2,7 +2,7 @@ import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { type ReactNode, type SubmitEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
 import { ApiError } from "@/api/errors";
-import { identityProvidersQuery } from "@/api/identity";
+import { directoriesQuery } from "@/api/directories";
 import { invalidateRoleRules, previewRoleRules, type RoleRule, saveRoleRule } from "@/api/role-rules";
 import { meQuery } from "@/api/session";
 import { Callout } from "@/ui/badge";
@@ -14,6 +14,7 @@ import { Modal, ModalClose } from "@/ui/modal";
 import { toast } from "@/ui/toast";
 import { buildRule, type Draft, EMPTY_DRAFT, makeDraft, type Match, splitPattern, type Target } from "./draft";
 import { Preview } from "./preview";
+import { SourceFields } from "./source-fields";
 
 const FIELDS = ["provider", "claim", "pattern", "projectId", "role"];
 const ROLES: Draft["role"][] = ["viewer", "member", "maintainer"];
@@ -45,7 +46,7 @@ export function RuleForm({ rule, trigger }: RuleFormProps) {
 function RuleFields({ rule, onSaved }: { rule: RoleRule | undefined; onSaved: () => void }) {
   const { t } = useTranslation();
   const client = useQueryClient();
-  const providers = useQuery(identityProvidersQuery).data ?? [];
+  const directories = useQuery(directoriesQuery).data ?? [];
   const projects = useQuery(meQuery).data?.projects ?? [];
   const [draft, setDraft] = useState(rule ? makeDraft(rule) : EMPTY_DRAFT);
   const preview = useMutation({
@@ -93,40 +94,7 @@ function RuleFields({ rule, onSaved }: { rule: RoleRule | undefined; onSaved: ()
         </Callout>
       )}
       <div className="grid items-start gap-4 sm:grid-cols-2">
-        <Field label={t("roleRules.provider")} error={problem("provider")}>
-          {(wiring) => (
-            <select
-              {...wiring}
-              className="control"
-              required={isAdministrator}
-              value={draft.provider}
-              onChange={({ target }) => change({ provider: target.value })}
-            >
-              <option value="">{t("roleRules.anyProvider")}</option>
-              {draft.provider && !providers.some(({ id }) => id === draft.provider) && (
-                <option value={draft.provider}>{draft.provider}</option>
-              )}
-              {providers.map(({ id, name }) => (
-                <option key={id} value={id}>
-                  {name}
-                </option>
-              ))}
-            </select>
-          )}
-        </Field>
-        <Field label={t("roleRules.claim")} hint={t("roleRules.claimHint")} error={problem("claim")}>
-          {(wiring) => (
-            <input
-              {...wiring}
-              className="control"
-              required
-              maxLength={200}
-              autoComplete="off"
-              value={draft.claim}
-              onChange={({ target }) => change({ claim: target.value })}
-            />
-          )}
-        </Field>
+        <SourceFields draft={draft} onChange={change} problem={problem} />
         <Field label={t("roleRules.match")}>
           {(wiring) => (
             <select
@@ -217,7 +185,11 @@ function RuleFields({ rule, onSaved }: { rule: RoleRule | undefined; onSaved: ()
       {isAdministrator && <Callout tone="warn">{t("roleRules.administratorHint")}</Callout>}
       {draft.target === "group" && <p className="text-sm text-muted">{t("roleRules.groupProjectHint")}</p>}
       {preview.data ? (
-        <Preview preview={preview.data} onGroup={(group) => change({ match: "exact", group })} />
+        <Preview
+          preview={preview.data}
+          ofDirectory={directories.some(({ id }) => id === draft.provider)}
+          onGroup={(group) => change({ match: "exact", group })}
+        />
       ) : (
         <p className="text-sm text-muted">{t("roleRules.previewFirst")}</p>
       )}
