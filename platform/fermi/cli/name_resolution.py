@@ -64,6 +64,9 @@ class NameResolver:
         chosen: ProjectItem = _choose_only(known, _("A_PROJECT"), "--project")
         return chosen["id"]
 
+    def agent_token(self, given: str) -> str:
+        return _resolve_id(given, self._fermi.agent_tokens.list(), _("AN_AGENT_TOKEN"))
+
     def project_of(self, environments: Sequence[str]) -> str | None:
         """Return the project of these environments; None where they have several."""
         found = {one.get("projectId") for one in self._environments if one["id"] in environments}

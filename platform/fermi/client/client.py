@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from fermi.client import config, plots
 from fermi.client.accounts import Projects, Tokens
+from fermi.client.agents import AgentTokens, Proposals
 from fermi.client.audit import Audit
 from fermi.client.code import Code
 from fermi.client.costs import Costs
@@ -84,6 +85,8 @@ class Fermi:
         self.service_accounts = ServiceAccounts(self._transport)
         self.identity_providers = IdentityProviders(self._transport)
         self.sessions = Sessions(self._transport)
+        self.agent_tokens = AgentTokens(self._transport)
+        self.proposals = Proposals(self._transport)
         self.audit = Audit(self._transport)
         self.role_rules = RoleRules(self._transport)
         self.files = Files(self._transport)
