@@ -1969,7 +1969,6 @@ export const en: PageTranslation = {
   },
   roleRules: {
     lead: "A rule gives a role to everyone in a group of an identity provider or a directory. Rules are applied at each sign-in, whenever groups are read again, and to everyone when a rule changes. A role that a person gave stays.",
-    lead: "A rule gives a role to everyone in a group that an identity provider or a directory sends. Rules are applied at each sign-in, when a directory changes a group, and to everyone when a rule changes. A role that a person gave stays.",
     none: "No rule yet",
     example:
       "An example: everyone in the group ml-vision becomes a member of the project Vision. The form shows whom a rule would change before it is saved.",
