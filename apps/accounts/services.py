@@ -98,7 +98,7 @@ def add_member(user: User, project: Project, username: str, role: str) -> dict[s
 @transaction.atomic
 def change_role(user: User, project: Project, username: str, role: str) -> dict[str, Any]:
     access.require_role(user, project, Role.MAINTAINER)
-    found = Membership.objects.filter(project=project, user__username=username)
+    found = Membership.objects.filter(project=project, user__username=username, user__service_project=None)
     if not found.update(role=role, source=MembershipSource.PERSON):
         raise ApiError(404, "NOT_FOUND")
     audit.record_event(user, "member.change", username, project=project, role=role)

@@ -51,6 +51,15 @@ def test_a_role_is_changed_at_once(owner: Api) -> None:
     assert owner.patch(f"{PATH}/ci", {"role": "administrator"}).status == 400
 
 
+def test_a_service_account_changes_the_role_of_none(owner: Api) -> None:
+    account = make_account(owner, "boss", "maintainer")
+    make_account(owner)
+    for name in ("boss", "ci"):
+        assert account.patch(f"{PATH}/{name}", {"role": "viewer"}).status == 403
+        assert account.patch(f"/projects/project-one/members/{name}@project-one", {"role": "viewer"}).status == 404
+    assert not AuditEvent.objects.filter(action="member.change").exists()
+
+
 def test_nobody_signs_in_as_a_service_account(owner: Api) -> None:
     make_account(owner)
     user = User.objects.get(username="ci@project-one")
