@@ -6,6 +6,7 @@ from django.test import Client
 
 from apps.accounts.models import ApiToken, AuditEvent, Membership, Project, User
 from apps.common.clock import now
+from apps.directory import counts
 from apps.directory.application import apply_rules
 from apps.directory.models import RoleRule, RuleAdministrator
 from apps.identity.models import IdentityProvider
@@ -301,3 +302,24 @@ def test_the_list_counts_people_and_says_who_made_a_rule(admin: Api, project: Pr
         ("ml*", 2, "admin"),
         ("ml-ops", 1, "admin"),
     ]
+
+
+def test_with_many_people_a_count_is_read_again_after_a_while_and_that_of_a_new_rule_at_once(
+    admin: Api, project: Project, sso: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = 0.0
+    monkeypatch.setattr(counts, "MIN_CACHED_IDENTITIES", 1)
+    monkeypatch.setattr(counts, "_counts", {})
+    monkeypatch.setattr(counts, "monotonic", lambda: moment)
+    link(make_user("ada"), "ml", "ops")
+    save(admin, {**BODY, "pattern": "ml"})
+
+    def list_counts() -> dict[str, int]:
+        return {one["pattern"]: one["peopleCount"] for one in admin.get("/role-rules").data["items"]}
+
+    assert list_counts() == {"ml": 1}
+    link(make_user("bob"), "ml", "ops")
+    save(admin, {**BODY, "pattern": "ops"})
+    assert list_counts() == {"ml": 1, "ops": 2}
+    moment = counts.CACHE_SECONDS
+    assert list_counts() == {"ml": 2, "ops": 2}
