@@ -39,11 +39,25 @@ test("a page has its outline before JavaScript loads, without layout shift", asy
   await page.setViewportSize({ width: 1440, height: 900 });
 });
 
-test("every page is in the navigation in both languages", async () => {
+/** Lets the header have as many unread notices and open proposals as it shows, for a user with a long name. */
+async function fillHeader() {
+  await page.route(/\/api\/v1\/(inbox|proposals|auth\/me)(\?|$)/, async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    const more = { unread: 120, total: 120, username: "alexandra.weissenberger" };
+    for (const [name, value] of Object.entries(more)) if (name in body.data) body.data[name] = value;
+    await route.fulfill({ response, json: body });
+  });
+}
+
+test("every page is in the navigation in both languages, next to unread notices and open proposals", async () => {
+  await fillHeader();
   await open("/zones");
   await page.getByText("北京可用区A").waitFor();
+  await page.locator("header summary", { hasText: "99+" }).waitFor();
+  await page.locator("header summary", { hasText: "管理9+" }).waitFor();
   for (const language of ["English", "中文"]) {
-    for (const width of [768, 1024, 1280, 1360, 1440, 1480]) {
+    for (const width of [768, 1024, 1280, 1366, 1376, 1440, 1472, 1480, 1600]) {
       await page.setViewportSize({ width, height: 900 });
       const entries = page.locator("header nav").locator("a:visible, summary:visible");
       const { hidden, lines } = await entries.evaluateAll((all) => {
@@ -73,6 +87,7 @@ test("every page is in the navigation in both languages", async () => {
       .getByRole("link", { name: language === "English" ? "Training tasks" : "训练任务", exact: true })
       .waitFor();
   }
+  await page.unrouteAll({ behavior: "ignoreErrors" });
   await page.setViewportSize({ width: 1440, height: 900 });
 });
 

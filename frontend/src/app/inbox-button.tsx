@@ -10,7 +10,7 @@ const InboxList = lazy(() => import("./inbox-list"));
 /** A larger number is shown as "99+". */
 const MAX_COUNT_SHOWN = 99;
 
-/** The number of unread entries; opening it loads the list. */
+/** The number of unread entries, which lies over the icon and needs no width; opening it loads the list. */
 export function InboxButton() {
   const { t } = useTranslation();
   const unread = useQuery(unreadQuery).data ?? 0;
@@ -23,7 +23,7 @@ export function InboxButton() {
           {unread > 0 && (
             <span
               aria-hidden
-              className="rounded-full bg-bad px-1.5 text-xs text-white tabular-nums max-sm:absolute max-sm:top-0 max-sm:left-5 max-sm:px-1"
+              className="absolute top-0 left-5 rounded-full bg-bad px-1 text-xs text-white tabular-nums"
             >
               {unread > MAX_COUNT_SHOWN ? `${MAX_COUNT_SHOWN}+` : unread}
             </span>

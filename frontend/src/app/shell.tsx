@@ -87,6 +87,7 @@ function Header({ me }: { me: Me }) {
   );
 }
 
+/** The link to the settings has the user's name where the header has room for it on one line. */
 function SignOut({ username }: { username: string }) {
   const { t } = useTranslation();
   const client = useQueryClient();
@@ -105,9 +106,15 @@ function SignOut({ username }: { username: string }) {
   });
   return (
     <div className="flex items-center gap-1 border-l pl-2 sm:pl-3">
-      <ButtonLink look="ghost" size="sm" to="/settings" aria-label={t("app.settingsOf", { name: username })}>
+      <ButtonLink
+        look="ghost"
+        size="sm"
+        to="/settings"
+        title={username}
+        aria-label={t("app.settingsOf", { name: username })}
+      >
         <UserRound />
-        <span className="hidden max-w-40 truncate sm:inline">{username}</span>
+        <span className="hidden max-w-40 truncate sm:inline xl:max-w-28 xl:max-[86rem]:hidden">{username}</span>
       </ButtonLink>
       <Button look="ghost" size="icon" aria-label={t("app.signOut")} disabled={isPending} onClick={() => mutate()}>
         <LogOut />
