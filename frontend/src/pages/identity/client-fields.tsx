@@ -4,7 +4,16 @@ import { Callout } from "@/ui/badge";
 import { Field } from "@/ui/field";
 import { TextField } from "@/ui/form-dialog";
 import { CallbackUrl, Flag } from "./parts";
-import { buildCallbackUrl, getRequiredSetting, isVendor, type Kind, RECIPES } from "./recipes";
+import {
+  buildCallbackUrl,
+  getRequiredSetting,
+  isAskedLater,
+  isVendor,
+  type Kind,
+  listWords,
+  OFFLINE_ACCESS,
+  RECIPES,
+} from "./recipes";
 
 interface ClientFieldsProps {
   id: string;
@@ -19,7 +28,7 @@ export function ClientFields({ id, kind, provider, problem }: ClientFieldsProps)
   const settings = (provider?.settings ?? {}) as Record<string, unknown>;
   const required = getRequiredSetting(kind);
   const text = (key: string) => (typeof settings[key] === "string" ? settings[key] : "");
-  const words = (key: string) => (Array.isArray(settings[key]) ? settings[key].join(", ") : "");
+  const words = (key: string) => listWords(settings[key]).join(", ");
   return (
     <>
       <Callout tone="info">
@@ -92,7 +101,9 @@ export function ClientFields({ id, kind, provider, problem }: ClientFieldsProps)
             name="settings.scopes"
             label={t("identity.scopes")}
             hint={t("identity.scopesHint")}
-            defaultValue={words("scopes")}
+            defaultValue={listWords(settings.scopes)
+              .filter((scope) => scope !== OFFLINE_ACCESS)
+              .join(", ")}
             error={problem("settings.scopes")}
           />
         )}
@@ -105,6 +116,35 @@ export function ClientFields({ id, kind, provider, problem }: ClientFieldsProps)
           checked={settings.fetch_groups === true}
         />
       )}
+      {!isVendor(kind) && <LeavingFields kind={kind} settings={settings} />}
     </>
+  );
+}
+
+/** What happens here when a person leaves, or signs out. */
+function LeavingFields({ kind, settings }: { kind: Kind; settings: Record<string, unknown> }) {
+  const { t } = useTranslation();
+  return (
+    <details className="space-y-3">
+      <summary className="cursor-pointer text-sm">{t("identity.leaving")}</summary>
+      <Flag
+        name="asked_later"
+        label={t("identity.askedLater")}
+        hint={t("identity.askedLaterHint")}
+        checked={isAskedLater(kind, settings)}
+      />
+      <Flag
+        name="settings.end_tokens"
+        label={t("identity.endTokens")}
+        hint={t("identity.endTokensHint")}
+        checked={settings.end_tokens !== false}
+      />
+      <Flag
+        name="settings.sign_out_there"
+        label={t("identity.signOutThere")}
+        hint={t("identity.signOutThereHint", { url: `${location.origin}/sign-in` })}
+        checked={settings.sign_out_there === true}
+      />
+    </details>
   );
 }

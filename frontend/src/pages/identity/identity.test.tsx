@@ -5,7 +5,7 @@ import { expect, test, vi } from "vitest";
 import type { IdentityProvider } from "@/api/identity";
 import { apiUrl, me, platformHandlers, respondWith, respondWithError, respondWithList } from "@/test/platform";
 import { renderAt } from "@/test/render";
-import { buildBody } from "./recipes";
+import { buildBody, isAskedLater } from "./recipes";
 import { buildSamlBody } from "./saml";
 
 const company: IdentityProvider = {
@@ -69,6 +69,8 @@ test("a provider is added by its recipe, with the callback address to enter ther
           allowed_domains: ["example.org", "example.com"],
           create_users: true,
           link_by_verified_email: false,
+          end_tokens: true,
+          sign_out_there: false,
         },
       },
     ],
@@ -90,6 +92,56 @@ test("a vendor has the setting that names the organisation, and none of OpenID C
     create_users: false,
     fetch_groups: true,
   });
+});
+
+test("asking a provider about people later adds a scope, or Google's parameter, and the others stay", () => {
+  const build = (kind: "okta" | "google", texts: Record<string, string>, before: Record<string, unknown>) => {
+    const { scopes, auth_params } = buildBody(kind, texts, before).settings as Record<string, unknown>;
+    return { scopes, auth_params };
+  };
+  const on = { asked_later: "on", "settings.scopes": "groups" };
+  const off = { "settings.scopes": "groups" };
+  const okta = { scopes: ["groups", "offline_access"] };
+  expect(build("okta", on, {})).toEqual(okta);
+  expect(build("okta", { ...on, "settings.scopes": "groups offline_access" }, {})).toEqual(okta);
+  expect(build("okta", off, okta)).toEqual({ scopes: ["groups"] });
+  const google = { auth_params: { hd: "example.org", access_type: "offline" } };
+  expect(build("google", on, { auth_params: { hd: "example.org" } })).toEqual({ scopes: ["groups"], ...google });
+  expect(build("google", off, google)).toEqual({ scopes: ["groups"], auth_params: { hd: "example.org" } });
+  expect([isAskedLater("okta", okta), isAskedLater("google", google), isAskedLater("google", okta)]).toEqual([
+    true,
+    true,
+    false,
+  ]);
+});
+
+test("a provider says what ends when a person leaves or signs out", async () => {
+  const sent = vi.fn();
+  platformHandlers.use(
+    http.patch(ONE, async ({ request }) => {
+      sent(await request.json());
+      return respondWith(company);
+    }),
+  );
+  show({ ...company, settings: { ...(company.settings as object), scopes: ["groups", "offline_access"] } });
+  await userEvent.click(await screen.findByRole("button", { name: "编辑 Company" }));
+  const dialog = within(await screen.findByRole("dialog"));
+  expect(dialog.getByLabelText<HTMLInputElement>("其他范围").value).toBe("groups");
+  await userEvent.click(dialog.getByText("用户离开或退出登录时"));
+  await userEvent.click(dialog.getByLabelText(/^这些用户的 API 令牌同时失效/));
+  await userEvent.click(dialog.getByLabelText(/^在此退出登录时/));
+  await userEvent.click(dialog.getByRole("button", { name: "保存" }));
+  await screen.findByText("已保存");
+  expect(sent).toHaveBeenCalledWith(
+    expect.objectContaining({
+      settings: expect.objectContaining({
+        scopes: ["groups", "offline_access"],
+        end_tokens: false,
+        sign_out_there: true,
+        uid_claim: "oid",
+      }) as object,
+    }),
+  );
 });
 
 test("a SAML provider is added by its metadata, with the two addresses to enter there", async () => {
@@ -183,7 +235,9 @@ test("settings that the form does not show stay, and emptied ones go", () => {
     server_url: "https://sso.example.org",
     uid_claim: "oid",
     create_users: false,
+    end_tokens: false,
     link_by_verified_email: false,
+    sign_out_there: false,
   });
 });
 

@@ -46,12 +46,40 @@ export const FIELDS = [
   "settings.groups_claim",
   "settings.allowed_domains",
   "settings.scopes",
+  "settings.end_tokens",
+  "settings.sign_out_there",
   "settings.create_users",
   "settings.link_by_verified_email",
 ] as const;
 
+/** The scope by which a provider gives a refresh token, so that it can be asked about people later. */
+export const OFFLINE_ACCESS = "offline_access";
+
+/** Returns the texts of a setting that is a list. */
+export const listWords = (value: unknown): string[] => (Array.isArray(value) ? (value as string[]) : []);
+
 /** Returns the words of a text, which commas or white space separate. */
 const splitWords = (text = "") => text.split(/[\s,，]+/).filter(Boolean);
+
+/** Returns whether the provider is asked later about people who are signed in. Google has a parameter for it. */
+export const isAskedLater = (kind: Kind, settings: Record<string, unknown>) =>
+  kind === "google"
+    ? readParameters(settings).access_type === "offline"
+    : listWords(settings.scopes).includes(OFFLINE_ACCESS);
+
+const readParameters = (settings: Record<string, unknown>) => (settings.auth_params ?? {}) as Record<string, unknown>;
+
+/** Returns the scopes and parameters by which a provider gives a refresh token, or none. */
+function buildAccess(kind: Kind, texts: Record<string, string>, before: Record<string, unknown>) {
+  const on = texts.asked_later === "on";
+  const scopes = splitWords(texts["settings.scopes"]);
+  if (kind !== "google") return { scopes: on ? [...new Set([...scopes, OFFLINE_ACCESS])] : scopes };
+  const { access_type, ...others } = readParameters(before);
+  const parameters = on
+    ? { ...others, access_type: "offline" }
+    : { ...others, ...(access_type !== "offline" && access_type !== undefined && { access_type }) };
+  return { scopes, auth_params: Object.keys(parameters).length > 0 ? parameters : "" };
+}
 
 /** Returns the body of a request. Settings that the form does not show stay as they are in `before`. */
 export function buildBody(kind: Kind, texts: Record<string, string>, before: Record<string, unknown> = {}) {
@@ -66,7 +94,9 @@ export function buildBody(kind: Kind, texts: Record<string, string>, before: Rec
       : {
           link_by_verified_email: texts["settings.link_by_verified_email"] === "on",
           allowed_domains: splitWords(texts["settings.allowed_domains"]),
-          scopes: splitWords(texts["settings.scopes"]),
+          ...buildAccess(kind, texts, before),
+          end_tokens: texts["settings.end_tokens"] === "on",
+          sign_out_there: texts["settings.sign_out_there"] === "on",
         }),
   };
   const isEmpty = (value: unknown) => value === "" || (Array.isArray(value) && value.length === 0);
