@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils.html import escape
 
 from apps.accounts.encryption import encrypt_value
-from apps.accounts.models import User
+from apps.accounts.models import AuditEvent, User
 from apps.common.clock import now
 from apps.common.texts import render_text
 from apps.identity.models import IdentityProvider
@@ -86,6 +86,22 @@ def test_a_new_person_gets_an_account_without_a_role(
     assert (account.provider, account.uid) == ("sso", "u-1")
     assert account.extra_data["id_token"]["groups"] == ["ml"]
     assert not account.user.has_usable_password()
+
+
+def test_a_sign_in_is_in_the_audit_trail_with_its_provider(
+    client: Client, server: OpenIdServer, provider: IdentityProvider
+) -> None:
+    sign_in(client, server)
+    event = AuditEvent.objects.get(action="user.sign-in")
+    assert (event.actor, event.target, event.data) == (User.objects.get(), User.objects.get().username, {"by": "sso"})
+
+
+def test_gitlab_is_not_asked_for_a_scope_that_it_refuses(client: Client, server: OpenIdServer) -> None:
+    for kind, asked in (("keycloak", True), ("gitlab", False)):
+        provider = make_provider(kind, server, scopes=["offline_access", "read_user"])
+        IdentityProvider.objects.filter(pk=provider.pk).update(kind=kind)
+        scope = parse_qs(urlsplit(start(client, provider_id=kind)).query)["scope"][0].split()
+        assert ("offline_access" in scope, "read_user" in scope) == (asked, True)
 
 
 def test_the_same_person_gets_the_same_account(

@@ -50,6 +50,7 @@ def test_a_password_signs_in_and_the_session_works(browser: Client, user: User) 
     assert sign_in(browser).status_code == 200
     assert browser.get("/api/v1/auth/me").json()["data"]["username"] == "lee"
     assert browser.get(f"{AUTH}/session").json()["data"]["user"]["username"] == "lee"
+    assert AuditEvent.objects.get(action="user.sign-in").data == {"by": "password"}
 
 
 def test_a_wrong_password_does_not_sign_in(browser: Client, user: User) -> None:

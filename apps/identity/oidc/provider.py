@@ -10,6 +10,7 @@ from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnec
 from django.http import HttpRequest, HttpResponse
 
 from apps.identity.errors import SignInError
+from apps.identity.models import ProviderKind
 from apps.identity.oidc.views import OpenIdAdapter
 from apps.identity.paths import get_safe_path
 
@@ -25,7 +26,11 @@ class OpenIdProvider(OpenIDConnectProvider):
     oauth2_adapter_class = OpenIdAdapter
 
     def get_scope(self) -> list[str]:
-        return list(dict.fromkeys((*STANDARD_SCOPES, *self.app.settings.get("scopes", ()))))
+        """Return the scopes to ask for. GitLab refuses `offline_access`, and gives a refresh token without it."""
+        scopes = dict.fromkeys((*STANDARD_SCOPES, *self.app.settings.get("scopes", ())))
+        if self.app.settings.get("kind") == ProviderKind.GITLAB:
+            scopes.pop("offline_access", None)
+        return list(scopes)
 
     def redirect(
         self, request: HttpRequest, process: str, next_url: str | None = None, data: Any = None, **kwargs: Any

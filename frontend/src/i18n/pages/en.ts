@@ -1937,7 +1937,7 @@ export const en: PageTranslation = {
   },
   directories: {
     title: "Directories (SCIM)",
-    lead: "A directory such as Entra ID or Okta sends people and groups as soon as they change. Whoever leaves is out within seconds; their training goes on.",
+    lead: "A directory such as Entra ID or Okta sends people and groups as soon as they change. A person who leaves is out within seconds; their training goes on.",
     none: "No directory yet",
     add: "Add a directory",
     name: "Name",
@@ -1967,7 +1967,7 @@ export const en: PageTranslation = {
     revokeTitle: "Revoke the token of {{name}}?",
     revokeHint: "A directory that still uses it is refused at once. Enter another token there first.",
     revokeLastHint:
-      "It is the last one: the directory is refused at once, and whoever leaves keeps access until it has a new token.",
+      "It is the last one: the directory is refused at once, and people who leave keep access until the directory has a new token.",
     revoked: "Token revoked",
     deleteOf: "Delete {{name}}",
     deleteTitle: "Delete {{name}}?",
