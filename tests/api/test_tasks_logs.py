@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -460,7 +461,7 @@ def test_under_a_time_limit_the_rank_that_failed_first_is_read(first, write, mon
     Attempt.objects.update(outcome="RANK_FAILED", outcome_params={"rank": 7})
     write(TRACEBACK, rank=7)
     moments = iter([0.0, 0.0])
-    monkeypatch.setattr(first_error.time, "monotonic", lambda: next(moments, 100.0))
+    monkeypatch.setattr(first_error, "time", SimpleNamespace(monotonic=lambda: next(moments, 100.0)))
     found = first()
     assert (found["found"]["rank"], found["complete"], found["ranksUnread"]) == (7, False, 13)
 
