@@ -1,5 +1,5 @@
 """Choose which files of long tests a run of `make test` takes. Tests that start whole platforms, trainings and browsers
-take two hours on two cores; a run takes a quarter of their files, the next commit's run another quarter, ALL=1 all of
+take two hours on two cores; a run takes a sixth of their files, the next commit's run another sixth, ALL=1 all of
 them."""
 
 import hashlib
@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-SHARE_COUNT = 4
+SHARE_COUNT = 6
 SHARE_VARIABLE = "FERMI_TEST_SHARE"
 """Which share a run takes, from 1 on; without it all files are taken: who names files to pytest gets those."""
 ALWAYS_RUN = ("test_main_job.py",)
