@@ -127,7 +127,7 @@ NOW = time.time()
         ({"exp": int(NOW) - 60}, "IDENTITY_TOKEN_EXPIRED"),
         ({"iat": int(NOW) - 600}, "IDENTITY_TOKEN_EXPIRED"),
         ({"iat": int(NOW) - 600, "exp": None}, "IDENTITY_TOKEN_EXPIRED"),
-        ({"iat": int(NOW) + 600}, "IDENTITY_TOKEN_EARLY"),
+        ({"iat": int(NOW) + 86_400}, "IDENTITY_TOKEN_EARLY"),
         ({"iat": None}, "IDENTITY_TOKEN_BROKEN"),
         ({"iat": "1"}, "IDENTITY_TOKEN_BROKEN"),
         ({"jti": None}, "IDENTITY_TOKEN_BROKEN"),
