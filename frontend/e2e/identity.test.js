@@ -87,7 +87,7 @@ journey("an identity provider, from being set up to being deleted", [
       await theirs.goto(`${fermi.url}/sign-in?next=%2Fsettings`);
       await theirs.getByRole("button", { name: "使用 Company 登录" }).click();
       await theirs.waitForURL("**/settings");
-      await theirs.getByText("ada", { exact: true }).first().waitFor();
+      await theirs.getByRole("main").getByText("ada", { exact: true }).waitFor();
       await theirs.goto(fermi.url + PAGE);
       await theirs.getByRole("alert").waitFor();
       assert.equal(await theirs.getByRole("button", { name: "添加身份提供方" }).count(), 0);

@@ -36,7 +36,8 @@ const { journey } = defineSuite({
     };
     await administer(given, "POST", "/identity-providers", about);
     const rule = { provider: "company", claim: "groups", pattern: "ml", projectId: "default", role: "member" };
-    await administer(given, "POST", "/role-rules", rule);
+    const { fingerprint } = await administer(given, "POST", "/role-rules/preview", { rule });
+    await administer(given, "POST", "/role-rules", { ...rule, fingerprint });
   },
   use: (given) => ({ page, fermi } = given),
 });
