@@ -2,6 +2,8 @@ import { cleanup, screen } from "@testing-library/react";
 import { userEvent } from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, test } from "vitest";
+import { meQuery, sessionKeys } from "@/api/session";
+import { createQueryClient } from "@/app/query-client";
 import { apiUrl, me, respondWith, platformHandlers, respondWithError } from "@/test/platform";
 import { renderAt } from "@/test/render";
 import { getSafeNext } from ".";
@@ -35,6 +37,14 @@ test("whose session ends while the console is open reads so on the sign-in page,
   renderAt("/environments");
   await screen.findByRole("button", { name: "登录" });
   expect(screen.queryByText(/^你的会话已结束/)).toBeNull();
+});
+
+test("a session that is itself the first to be refused has ended, too", async () => {
+  platformHandlers.use(http.get(apiUrl("/auth/me"), () => respondWithError(401, "NOT_AUTHENTICATED", "请先登录")));
+  const client = createQueryClient();
+  client.setQueryData(sessionKeys.me, me);
+  await expect(client.query({ ...meQuery, staleTime: 0 })).rejects.toThrow("请先登录");
+  expect(client.getQueryData(sessionKeys.ended)).toBe(true);
 });
 
 test("somebody who is not signed in signs in, and lands where they meant to go", async () => {
