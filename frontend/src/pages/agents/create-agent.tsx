@@ -5,9 +5,11 @@ import { useTranslation } from "react-i18next";
 import { type AgentTokenRequest, createAgent, invalidateAgents } from "@/api/agents";
 import { meQuery } from "@/api/session";
 import { Callout } from "@/ui/badge";
+import { CheckList } from "@/ui/check-list";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { CopyButton, FileTabs } from "@/ui/file-tabs";
+import { CopyText } from "@/ui/copy-button";
+import { FileTabs } from "@/ui/file-tabs";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { buildClientFiles } from "./client-setup";
 import { PURSE_FIELDS, PurseFields, readPurse } from "./purse-fields";
@@ -106,22 +108,7 @@ export function CreateAgent() {
           <fieldset className="text-sm">
             <legend className="font-medium">{t("agents.projects")}</legend>
             {problem("projectIds") && <p className="mt-1 text-bad-ink">{problem("projectIds")}</p>}
-            <ul className="mt-1 max-h-32 space-y-1 overflow-y-auto">
-              {projects.map(({ id, name }) => (
-                <li key={id}>
-                  <label className="flex items-center gap-2">
-                    <input
-                      type="checkbox"
-                      checked={projectIds.includes(id)}
-                      onChange={({ target }) =>
-                        setChosen(target.checked ? [...projectIds, id] : projectIds.filter((each) => each !== id))
-                      }
-                    />
-                    {name}
-                  </label>
-                </li>
-              ))}
-            </ul>
+            <CheckList items={projects} chosen={projectIds} onChange={setChosen} className="mt-1" />
           </fieldset>
           <PurseFields environments={environments} onEnvironments={setEnvironments} problem={problem} />
         </>
@@ -136,10 +123,7 @@ function MadeAgent({ token }: { token: string }) {
     <>
       <Callout tone="ok" role="status">
         <p className="font-medium">{t("settings.tokenOnce")}</p>
-        <p className="mt-1 flex items-center gap-2 font-mono text-xs">
-          <code className="min-w-0 break-all select-all">{token}</code>
-          <CopyButton text={token} />
-        </p>
+        <CopyText text={token} className="mt-1" />
       </Callout>
       <div className="space-y-2">
         <p className="text-sm text-muted">{t("agents.setupHint")}</p>

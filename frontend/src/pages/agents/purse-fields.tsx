@@ -5,6 +5,7 @@ import type { AgentToken, PurseChange } from "@/api/agents";
 import { environmentsQuery } from "@/api/inventory";
 import { parseNumber } from "@/lib/parse-input";
 import { FormRow, TextField } from "@/ui/form-dialog";
+import { CheckList } from "@/ui/check-list";
 
 export const PURSE_FIELDS = ["gpuHours", "money", "maxRunning", "preemptibleOnly", "environments"] as const;
 const MAX_LISTED = 50;
@@ -114,22 +115,7 @@ function EnvironmentList({ chosen, onChange }: { chosen: string[]; onChange: (id
         value={text}
         onChange={({ target }) => setText(target.value)}
       />
-      <ul className="max-h-40 space-y-1 overflow-y-auto rounded-md border px-3 py-2">
-        {listed.map(({ id, name }) => (
-          <li key={id}>
-            <label className="flex items-center gap-2">
-              <input
-                type="checkbox"
-                checked={chosen.includes(id)}
-                onChange={({ target }) =>
-                  onChange(target.checked ? [...chosen, id] : chosen.filter((each) => each !== id))
-                }
-              />
-              {name}
-            </label>
-          </li>
-        ))}
-      </ul>
+      <CheckList items={listed} chosen={chosen} onChange={onChange} className="rounded-md border px-3 py-2" />
     </>
   );
 }

@@ -1,9 +1,10 @@
 import { useTranslation } from "react-i18next";
 import type { IdentityProvider } from "@/api/identity";
 import { Callout } from "@/ui/badge";
+import { CopyText } from "@/ui/copy-button";
 import { Field } from "@/ui/field";
 import { TextField } from "@/ui/form-dialog";
-import { CallbackUrl, Flag } from "./parts";
+import { Flag } from "./parts";
 import {
   buildCallbackUrl,
   getRequiredSetting,
@@ -33,7 +34,7 @@ export function ClientFields({ id, kind, provider, problem }: ClientFieldsProps)
     <>
       <Callout tone="info">
         <p>{t("identity.atProvider")}</p>
-        <CallbackUrl url={provider?.callbackUrl ?? buildCallbackUrl(id, kind)} />
+        <CopyText text={provider?.callbackUrl ?? buildCallbackUrl(id, kind)} />
         <p className="mt-1">{t(`identity.recipe.${kind}`)}</p>
       </Callout>
       <div className="grid items-start gap-4 sm:grid-cols-2">

@@ -13,6 +13,7 @@ import {
 import type { IdentityProvider } from "@/api/identity";
 import { formatDateTime } from "@/lib/format";
 import { Button } from "@/ui/button";
+import { CopyText } from "@/ui/copy-button";
 import { Card } from "@/ui/card";
 import { ConfirmDialog } from "@/ui/confirm-dialog";
 import { LoadError, Loading, toastError } from "@/ui/errors";
@@ -20,7 +21,7 @@ import { FormDialog } from "@/ui/form-dialog";
 import { toast } from "@/ui/toast";
 import { TokenRow } from "@/ui/token-row";
 import { CreateDirectory, type Uid } from "./create-directory";
-import { CallbackUrl, NewToken, SCIM_URL } from "./parts";
+import { NewToken, SCIM_URL } from "./parts";
 
 /** The directories that write people and groups over SCIM. */
 export function Directories({ providers }: { providers: IdentityProvider[] }) {
@@ -82,7 +83,7 @@ function DirectoryDetails({ directory, provider }: { directory: Directory; provi
         ))}
         <dt className="text-muted">{t("directories.address")}</dt>
         <dd>
-          <CallbackUrl url={SCIM_URL} />
+          <CopyText text={SCIM_URL} />
         </dd>
       </dl>
       <div className="mt-3 flex flex-wrap items-center justify-between gap-2">

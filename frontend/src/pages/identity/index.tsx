@@ -12,6 +12,7 @@ import {
 } from "@/api/identity";
 import { signInProvidersQuery } from "@/api/session";
 import { Badge, Callout } from "@/ui/badge";
+import { CopyText } from "@/ui/copy-button";
 import { Button, ButtonLink } from "@/ui/button";
 import { Card } from "@/ui/card";
 import { ConfirmDialog } from "@/ui/confirm-dialog";
@@ -20,7 +21,6 @@ import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Page } from "@/ui/page";
 import { toast } from "@/ui/toast";
 import { Directories } from "./directories";
-import { CallbackUrl } from "./parts";
 import { ProviderForm } from "./provider-form";
 import { getRequiredSetting } from "./recipes";
 
@@ -113,7 +113,7 @@ function Provider({ provider }: { provider: IdentityProvider }) {
           <>
             <dt className="text-muted">{t(kind === "saml" ? "identity.saml.consumer" : "identity.callback")}</dt>
             <dd>
-              <CallbackUrl url={callbackUrl} />
+              <CopyText text={callbackUrl} />
             </dd>
           </>
         )}
@@ -121,7 +121,7 @@ function Provider({ provider }: { provider: IdentityProvider }) {
           <>
             <dt className="text-muted">{t("identity.saml.platform")}</dt>
             <dd>
-              <CallbackUrl url={metadataUrl} />
+              <CopyText text={metadataUrl} />
             </dd>
           </>
         )}
@@ -129,7 +129,7 @@ function Provider({ provider }: { provider: IdentityProvider }) {
           <>
             <dt className="text-muted">{t("identity.logout")}</dt>
             <dd>
-              <CallbackUrl url={logoutUrl} />
+              <CopyText text={logoutUrl} />
             </dd>
           </>
         )}

@@ -1,19 +1,9 @@
 import { useTranslation } from "react-i18next";
 import { Callout } from "@/ui/badge";
-import { CopyButton } from "@/ui/copy-button";
+import { CopyText } from "@/ui/copy-button";
 
 /** The address of SCIM, to be entered at a directory. */
 export const SCIM_URL = `${location.origin}/scim/v2`;
-
-/** The address to be entered at the provider. */
-export function CallbackUrl({ url }: { url: string }) {
-  return (
-    <p className="flex items-center gap-1 font-mono text-xs">
-      <code className="min-w-0 break-all select-all">{url}</code>
-      <CopyButton text={url} />
-    </p>
-  );
-}
 
 export function Flag({ name, label, hint, checked }: { name: string; label: string; hint: string; checked: boolean }) {
   return (
@@ -34,9 +24,9 @@ export function NewToken({ token }: { token: string }) {
     <Callout tone="ok" role="status">
       <p className="font-medium">{t("directories.atDirectory")}</p>
       <p className="mt-2">{t("directories.address")}</p>
-      <CallbackUrl url={SCIM_URL} />
+      <CopyText text={SCIM_URL} />
       <p className="mt-2">{t("directories.newToken")}</p>
-      <CallbackUrl url={token} />
+      <CopyText text={token} />
       <p className="mt-2">{t("settings.tokenOnce")}</p>
     </Callout>
   );

@@ -2,9 +2,10 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { IdentityProvider } from "@/api/identity";
 import { Callout } from "@/ui/badge";
+import { CopyText } from "@/ui/copy-button";
 import { Field } from "@/ui/field";
 import { TextField } from "@/ui/form-dialog";
-import { CallbackUrl, Flag } from "./parts";
+import { Flag } from "./parts";
 import { buildSamlUrls, getNames, type Product, PRODUCTS } from "./saml";
 
 interface SamlFieldsProps {
@@ -40,9 +41,9 @@ export function SamlFields({ id, provider, problem }: SamlFieldsProps) {
             </select>
           </label>
           <p>{t("identity.saml.consumer")}</p>
-          <CallbackUrl url={urls.consumer} />
+          <CopyText text={urls.consumer} />
           <p>{t("identity.saml.platform")}</p>
-          <CallbackUrl url={urls.platform} />
+          <CopyText text={urls.platform} />
           <p>{t(`identity.saml.recipe.${product}`)}</p>
         </div>
       </Callout>

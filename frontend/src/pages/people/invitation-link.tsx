@@ -2,7 +2,7 @@ import { useTranslation } from "react-i18next";
 import type { Invitation } from "@/api/types";
 import { formatDateTime } from "@/lib/format";
 import { Callout } from "@/ui/badge";
-import { CopyButton } from "@/ui/copy-button";
+import { CopyText } from "@/ui/copy-button";
 
 /** A link that signs a person in once, to be copied. */
 export function InvitationLink({ name, invitation }: { name: string; invitation: Invitation }) {
@@ -11,10 +11,7 @@ export function InvitationLink({ name, invitation }: { name: string; invitation:
   return (
     <Callout tone="ok" role="status">
       <p>{t("people.linkOnce", { name, time: formatDateTime(invitation.expiresAt) })}</p>
-      <p className="mt-1 flex items-center gap-2 font-mono text-xs">
-        <code className="min-w-0 break-all select-all">{link}</code>
-        <CopyButton text={link} />
-      </p>
+      <CopyText text={link} className="mt-1" />
     </Callout>
   );
 }

@@ -3,8 +3,9 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 import type { TokenRequest } from "@/api/types";
 import { Callout } from "@/ui/badge";
+import { CheckList } from "@/ui/check-list";
 import { Button } from "@/ui/button";
-import { CopyButton } from "@/ui/file-tabs";
+import { CopyText } from "@/ui/copy-button";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { ScopePicker } from "./scope-picker";
@@ -75,22 +76,7 @@ export function CreateToken({ projects, first, onCreate, label }: Props) {
             <fieldset className="text-sm">
               <legend className="font-medium">{t("apiTokens.projects")}</legend>
               <p className="mt-1 text-muted">{problem("projects") ?? t("apiTokens.projectsHint")}</p>
-              <ul className="mt-1 max-h-40 space-y-1 overflow-y-auto">
-                {projects.map(({ id, name }) => (
-                  <li key={id}>
-                    <label className="flex items-center gap-2">
-                      <input
-                        type="checkbox"
-                        checked={chosen.includes(id)}
-                        onChange={({ target }) =>
-                          setChosen(target.checked ? [...chosen, id] : chosen.filter((each) => each !== id))
-                        }
-                      />
-                      {name}
-                    </label>
-                  </li>
-                ))}
-              </ul>
+              <CheckList items={projects} chosen={chosen} onChange={setChosen} className="mt-1" />
             </fieldset>
           )}
         </>
@@ -104,10 +90,7 @@ function MadeToken({ token }: { token: string }) {
   return (
     <Callout tone="ok" role="status">
       <p className="font-medium">{t("settings.tokenOnce")}</p>
-      <p className="mt-1 flex items-center gap-2 font-mono text-xs">
-        <code className="min-w-0 break-all select-all">{token}</code>
-        <CopyButton text={token} />
-      </p>
+      <CopyText text={token} className="mt-1" />
     </Callout>
   );
 }

@@ -6,7 +6,7 @@ import { createJoinToken, workerKeys } from "@/api/workers";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { CodeBlock } from "@/ui/code-block";
-import { CopyButton } from "@/ui/copy-button";
+import { CopyText } from "@/ui/copy-button";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { ProjectField } from "./project-field";
 
@@ -62,10 +62,7 @@ function TokenCreated({ made: { token, command } }: { made: JoinTokenCreated }) 
       </div>
       <div className="space-y-1">
         <p className="text-sm font-medium">{t("workers.token")}</p>
-        <p className="flex items-center gap-2 font-mono text-xs">
-          <code className="min-w-0 break-all select-all">{token}</code>
-          <CopyButton text={token} />
-        </p>
+        <CopyText text={token} />
       </div>
     </div>
   );

@@ -8,7 +8,7 @@ import { getLanguage, LANGUAGES } from "@/i18n";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
 import { Field } from "@/ui/field";
-import { CopyButton } from "@/ui/file-tabs";
+import { CopyText } from "@/ui/copy-button";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { OwnerField, parseOwner } from "./owner";
 
@@ -118,12 +118,7 @@ function ChannelCreated({ secret }: { secret: string }) {
   return (
     <Callout tone="ok" role="status">
       <p className="font-medium">{t(secret ? "notices.secretOnce" : "notices.madeHint")}</p>
-      {secret && (
-        <p className="mt-1 flex items-center gap-2 font-mono text-xs">
-          <code className="min-w-0 break-all select-all">{secret}</code>
-          <CopyButton text={secret} />
-        </p>
-      )}
+      {secret && <CopyText text={secret} className="mt-1" />}
     </Callout>
   );
 }
