@@ -98,6 +98,7 @@ CHECKS: Mapping[str, Mapping[str, Check]] = {
     ProviderKind.DINGTALK: {**VENDOR, "corp_id": check_text},
     ProviderKind.WECOM: {**VENDOR, "agent_id": check_text},
 }
+"""Known settings by kind. Kinds that are not in it check theirs themselves."""
 REQUIRED: Mapping[str, str] = {
     **dict.fromkeys(OPENID_KINDS, "server_url"),
     ProviderKind.FEISHU: "tenant_key",
@@ -106,7 +107,6 @@ REQUIRED: Mapping[str, str] = {
     ProviderKind.WECOM: "agent_id",
 }
 """The setting that a kind cannot do without: whose people may sign in."""
-"""Known settings by kind. Kinds that are not in it check theirs themselves."""
 RESERVED_PARAMETERS = frozenset(
     ("client_id", "redirect_uri", "scope", "response_type", "state", "nonce", "code_challenge", "code_challenge_method")
 )

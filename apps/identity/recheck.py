@@ -14,21 +14,19 @@ from typing import Any
 from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 
 from apps.accounts.encryption import DecryptionError, decrypt_value, encrypt_value
 from apps.accounts.models import User
 from apps.accounts.revocation import ALL_TOKENS, end_access
 from apps.common.claims import RowClaim, claim_row
 from apps.common.clock import now
-from apps.identity.claims import are_storable
+from apps.identity.claims import are_storable, store_claims
 from apps.identity.configuration import ProviderConfiguration
 from apps.identity.grants import is_usable
 from apps.identity.issuers import accept_issuer
 from apps.identity.models import ProviderGrant, ProviderRecheck
 from apps.identity.provider_settings import OPENID_KINDS
 from apps.identity.selectors import find_configuration
-from apps.identity.signals import claims_read
 
 log = logging.getLogger(__name__)
 
@@ -193,9 +191,7 @@ def _apply(grant: ProviderGrant, account: SocialAccount, claims: dict[str, Any])
     """Store the claims, and tell the apps above. A sign-in meanwhile knows better."""
     if not _filter_same(grant).select_for_update(of=("self",)).exists():
         return
-    account.extra_data = claims
-    SocialAccount.objects.filter(pk=account.pk).update(extra_data=claims)
-    claims_read.send(sender=SocialAccount, account=account)
+    store_claims(account, claims)
 
 
 @transaction.atomic
@@ -220,7 +216,7 @@ def _end(grant: ProviderGrant, configuration: ProviderConfiguration, error: str,
 
 def _filter_same(grant: ProviderGrant) -> Any:
     """Return the row, if its token is still the one that was read: each encryption is another text."""
-    return ProviderGrant.objects.filter(Q(pk=grant.pk) & Q(refresh_token=grant.refresh_token))
+    return ProviderGrant.objects.filter(pk=grant.pk, refresh_token=grant.refresh_token)
 
 
 def _next_time() -> datetime:

@@ -12,13 +12,12 @@ from django.conf import settings
 from apps.common.errors import ApiError
 from apps.identity.claims import are_storable, is_storable_text
 from apps.identity.errors import SignInError
-from apps.identity.http import ProviderSession
+from apps.identity.oidc.description import WELL_KNOWN, fetch_json
 from apps.identity.oidc.signed_token import LEEWAY_SECONDS, KeyCache, verify_token
 
 log = logging.getLogger(__name__)
 
 ALGORITHMS = ("RS256", "ES256")
-WELL_KNOWN = "/.well-known/openid-configuration"
 MAX_LIFETIME_SECONDS = 24 * 3600
 """Between `iat` and `exp`. GitLab's end with their job."""
 RENEWAL_SECONDS = 60.0
@@ -67,7 +66,7 @@ def read_claims(token: str, issuer: str) -> dict[str, Any]:
             issuer=issuer,
             audience=None,
             keys_url=_find_keys_url(issuer),
-            fetch=_fetch_json,
+            fetch=fetch_json,
             algorithms=ALGORITHMS,
             renewal_seconds=RENEWAL_SECONDS,
         )
@@ -97,22 +96,10 @@ def get_end(claims: Mapping[str, Any]) -> float:
 
 def _find_keys_url(issuer: str) -> str:
     """Return where the issuer publishes its keys. Raises SignInError and requests.RequestException."""
-    description, _ = descriptions.get_keys(
-        issuer + WELL_KNOWN if not issuer.endswith("/") else issuer[:-1] + WELL_KNOWN, _fetch_json
-    )
+    description, _ = descriptions.get_keys(issuer.removesuffix("/") + WELL_KNOWN, fetch_json)
     if description.get("issuer") != issuer or not isinstance(description.get("jwks_uri"), str):
         raise SignInError("IDENTITY_DISCOVERY", f"the description of {issuer} names another issuer, or no keys")
     return str(description["jwks_uri"])
-
-
-def _fetch_json(url: str) -> dict[str, Any]:
-    with ProviderSession() as session:
-        response = session.get(url)
-        response.raise_for_status()
-        data = response.json()
-    if not isinstance(data, dict):
-        raise requests.RequestException(f"{url} answers no object")
-    return data
 
 
 def _refuse(code: str, detail: str, issuer: str = "", **params: Any) -> ApiError:

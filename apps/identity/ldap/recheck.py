@@ -8,10 +8,10 @@ from django.core.cache import cache
 from django.db import transaction
 
 from apps.accounts.revocation import end_access
+from apps.identity.claims import store_claims
 from apps.identity.environment import LDAP_ID
-from apps.identity.ldap.accounts import LdapPerson, LdapRefusedError
+from apps.identity.ldap.accounts import LdapRefusedError
 from apps.identity.ldap.directory import find_person
-from apps.identity.signals import claims_read
 
 log = logging.getLogger(__name__)
 
@@ -56,22 +56,13 @@ def recheck_person(account: SocialAccount) -> None:
         if not known.get("gone"):
             _end(account, known)
     elif dict(found.claims) != known:
-        _store(account, found)
-
-
-@transaction.atomic
-def _store(account: SocialAccount, found: LdapPerson) -> None:
-    account.extra_data = dict(found.claims)
-    SocialAccount.objects.filter(pk=account.pk).update(extra_data=account.extra_data)
-    claims_read.send(sender=SocialAccount, account=account)
+        store_claims(account, dict(found.claims))
 
 
 @transaction.atomic
 def _end(account: SocialAccount, known: dict[str, object]) -> None:
     """Let the person have no group, and end sessions and tokens."""
-    account.extra_data = {**known, "groups": [], "group_dns": [], "gone": True}
-    SocialAccount.objects.filter(pk=account.pk).update(extra_data=account.extra_data)
-    claims_read.send(sender=SocialAccount, account=account)
+    store_claims(account, {**known, "groups": [], "group_dns": [], "gone": True})
     ended = end_access(account.user, REASON)
     log.warning(
         "%s is gone from the LDAP directory: %d sessions and %d tokens have ended",
