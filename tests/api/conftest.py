@@ -6,11 +6,14 @@ anonymous  nobody                           admin      the platform's administra
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from django.test import Client
+from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts.models import ApiToken, Membership, Project, Role, User
 from apps.catalog.models import Dataset, DatasetVersion, Model, VersionStatus
@@ -180,3 +183,34 @@ def dataset(db: None) -> Dataset:
 def model(db: None) -> Model:
     """model-001, the reference GPT, offered to every project."""
     return Model.objects.create(pk="model-001", name="gpt-small", recipe="gpt", defaults=demo.GPT_DEFAULTS)
+
+
+class CommandResult(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Command = Callable[..., CommandResult]
+
+
+@pytest.fixture
+def command(
+    live_server: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """Runs `fermi` in this process, as the user of `api`."""
+    from fermi.cli import texts
+    from fermi.cli.main import run_command
+
+    monkeypatch.delenv("FERMI_DATA", raising=False)
+    monkeypatch.setenv("FERMI_URL", str(live_server.url))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    texts.set_language("en")
+
+    def execute(api: Api, name: str, *arguments: str) -> CommandResult:
+        monkeypatch.setenv("FERMI_TOKEN", api.token or "")
+        code = run_command([name, "--lang", "en", *arguments])
+        return CommandResult(code, *capsys.readouterr())
+
+    return execute

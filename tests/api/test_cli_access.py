@@ -2,10 +2,10 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -20,17 +20,8 @@ from apps.identity.oidc import signed_token
 from fermi.cli import texts
 from fermi.cli.main import run_command
 from fermi.client import Fermi, config
-from tests.api.conftest import Api, make_user
+from tests.api.conftest import Api, Command, CommandResult, make_user
 from tests.fakes.openid import OpenIdServer, serve_openid
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Result]
 
 
 @pytest.fixture
@@ -49,9 +40,9 @@ def platform(live_server: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path:
 def command(platform: str, capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs `fermi` in this process, as the user whose token is stored."""
 
-    def execute(name: str, *arguments: str) -> Result:
+    def execute(name: str, *arguments: str) -> CommandResult:
         code = run_command([name, "--lang", "en", *arguments])
-        return Result(code, *capsys.readouterr())
+        return CommandResult(code, *capsys.readouterr())
 
     return execute
 

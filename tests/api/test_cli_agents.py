@@ -1,9 +1,8 @@
 """`fermi agents`, `proposals` and `exchange-rules` against the real API over HTTP."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from pytest_django.live_server_helper import LiveServer
@@ -12,44 +11,15 @@ from apps.accounts.models import Membership, Project
 from apps.agents.models import Proposal
 from apps.agents.policy import RULES, Rule
 from fermi.cli import texts
-from fermi.cli.main import run_command
 from fermi.cli.proposal_sentences import describe_request
-from tests.api.conftest import Api
+from tests.api.conftest import Api, Command, CommandResult
 from tests.api.test_tasks_create import changed
 
 PROJECT = "project-one"
 HALF_HOUR = changed(distributedConfig=None, environmentIds=["env-001"], maxRunSeconds=1800)  # of 2 GPUs: one GPU-hour
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Result]
-
-
-@pytest.fixture
-def command(
-    live_server: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Runs `fermi` in this process, as the user of `api`."""
-    monkeypatch.delenv("FERMI_DATA", raising=False)
-    monkeypatch.setenv("FERMI_URL", str(live_server.url))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    texts.set_language("en")
-
-    def execute(api: Api, name: str, *arguments: str) -> Result:
-        monkeypatch.setenv("FERMI_TOKEN", api.token or "")
-        code = run_command([name, "--lang", "en", *arguments])
-        return Result(code, *capsys.readouterr())
-
-    return execute
-
-
-def list_items(result: Result) -> list[dict[str, Any]]:
+def list_items(result: CommandResult) -> list[dict[str, Any]]:
     return list(json.loads(result.out)["items"])
 
 

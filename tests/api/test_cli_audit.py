@@ -1,49 +1,17 @@
 """`fermi audit` and `fermi role-rules` against the real API over HTTP."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from allauth.socialaccount.models import SocialAccount
-from pytest_django.live_server_helper import LiveServer
 
 from apps.accounts import audit
 from apps.accounts.models import Membership, Project
 from apps.common.clock import now
 from apps.identity.models import IdentityProvider
-from fermi.cli import texts
-from fermi.cli.main import run_command
-from tests.api.conftest import Api, make_user
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Command = Callable[..., Result]
-
-
-@pytest.fixture
-def command(
-    live_server: LiveServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """Runs `fermi` in this process, as the user of `api`."""
-    monkeypatch.delenv("FERMI_DATA", raising=False)
-    monkeypatch.setenv("FERMI_URL", str(live_server.url))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    texts.set_language("en")
-
-    def execute(api: Api, name: str, *arguments: str) -> Result:
-        monkeypatch.setenv("FERMI_TOKEN", api.token or "")
-        code = run_command([name, "--lang", "en", *arguments])
-        return Result(code, *capsys.readouterr())
-
-    return execute
+from tests.api.conftest import Api, Command, make_user
 
 
 def add_events(project: Project, count: int) -> None:
