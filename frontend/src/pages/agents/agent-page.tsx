@@ -114,7 +114,7 @@ function EventRow({ event, names }: { event: AgentEvent; names: TaskNames | unde
         {isOfTask(event) ? (
           <TaskLink id={target} names={names} />
         ) : action === "proposal.create" ? (
-          <Link to={`/agents/proposals/${target}`} className="text-accent-ink hover:underline">
+          <Link to={`/agents/proposals/${target}`} className="text-accent-ink underline">
             {target}
           </Link>
         ) : (

@@ -122,7 +122,7 @@ function Target({ target }: { target: string }) {
     <span className="flex flex-wrap gap-x-3">
       <Filtered name="target" value={target} />
       {target.startsWith("task-") && (
-        <Link to={`/training/${encodeURIComponent(target)}`} className="text-accent-ink hover:underline">
+        <Link to={`/training/${encodeURIComponent(target)}`} className="text-accent-ink underline">
           {t("audit.openTask")}
         </Link>
       )}

@@ -98,7 +98,7 @@ function ProjectRow({ project }: { project: ProjectSummary }) {
         <Link
           to={`/queue?project=${id}`}
           aria-label={t("projects.queueOf", { name })}
-          className="text-accent-ink hover:underline"
+          className="text-accent-ink underline"
         >
           {t("app.queue")}
         </Link>

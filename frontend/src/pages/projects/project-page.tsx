@@ -28,10 +28,10 @@ export function Component() {
   return (
     <Page title={project.data?.name ?? t("app.projects")} actions={actions}>
       <p className="mb-3 flex flex-wrap gap-x-3 text-sm">
-        <Link to="/administration/projects" className="text-accent-ink hover:underline">
+        <Link to="/administration/projects" className="text-accent-ink underline">
           {t("projects.all")}
         </Link>
-        <Link to={`/queue?project=${id}`} className="text-accent-ink hover:underline">
+        <Link to={`/queue?project=${id}`} className="text-accent-ink underline">
           {t("app.queue")}
         </Link>
       </p>

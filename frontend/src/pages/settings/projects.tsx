@@ -63,7 +63,7 @@ export function ProjectCard({ project, mayChange }: { project: Project; mayChang
       <p className="flex flex-wrap items-center gap-x-3 text-xs text-muted">
         <span className="font-mono">{project.id}</span>
         {mayChange && (
-          <Link to={buildAuditAddress({ project: project.id })} className="text-accent-ink hover:underline">
+          <Link to={buildAuditAddress({ project: project.id })} className="text-accent-ink underline">
             {t("app.audit")}
           </Link>
         )}

@@ -29,7 +29,7 @@ export function TokenFacts({ token, projects }: { token: Token; projects: readon
           <>
             {" "}
             ·{" "}
-            <Link to={buildAuditAddress({ token: token.id })} className="text-accent-ink hover:underline">
+            <Link to={buildAuditAddress({ token: token.id })} className="text-accent-ink underline">
               {t("audit.events")}
             </Link>
           </>

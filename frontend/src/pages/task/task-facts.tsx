@@ -68,7 +68,7 @@ export function TaskFacts({ task }: { task: Task }) {
   if (canReadEvents(me, task.projectId)) {
     facts.push([
       t("app.audit"),
-      <Link to={buildAuditAddress({ target: task.taskId })} className="text-accent-ink hover:underline">
+      <Link to={buildAuditAddress({ target: task.taskId })} className="text-accent-ink underline">
         {t("task.auditEvents")}
       </Link>,
     ]);
