@@ -349,10 +349,12 @@ class KubernetesClient:
 
     def _own(self) -> None:
         """Make new credentials and threads in a forked process, which has the memory of the parent, but neither its
-        threads nor a right to its connections."""
+        threads nor a right to its connections. The process is noted last: until then every thread of it makes its
+        own."""
         if self._pid != os.getpid():
-            self._pid, self._pool, self._lock = os.getpid(), None, threading.Lock()
             self._credentials = KubernetesCredentials(self._connection)
+            self._pool, self._lock = None, threading.Lock()
+            self._pid = os.getpid()
 
     def _send(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any, content_type: str,

@@ -3,10 +3,11 @@
 import os
 import threading
 import time
+import traceback
 
 import pytest
 
-from fermi.engines.kubernetes import engine, watch
+from fermi.engines.kubernetes import client, engine, watch
 from fermi.jobs.spec import Phase
 from tests.fakes.kubernetes import Exits, Sleeps
 from tests.polling import until
@@ -79,16 +80,27 @@ def test_a_change_is_published_at_once_and_once_more(lab, backend):
     assert len(lab.changes) == quiet
 
 
-def test_a_forked_process_starts_its_own_watch(lab, backend):
+def test_a_forked_process_starts_its_own_watch(lab, backend, monkeypatch):
+    """Its watches begin side by side: none of them uses the parent's connections while others are being made."""
     one = running(lab, backend)
+    create, parents = client.KubernetesCredentials, backend.client._credentials
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
-        code = 1
         try:
-            code = 0 if observe_one(backend, one).phase is Phase.RUNNING else 2
+            monkeypatch.setattr(
+                client, "KubernetesCredentials", lambda connection: time.sleep(0.3) or create(connection)
+            )
+            monkeypatch.setattr(parents, "api", lambda: os.write(write_end, b"the parent's connection"))
+            os.write(write_end, observe_one(backend, one).phase.name.encode())
+        except BaseException:
+            os.write(write_end, traceback.format_exc().encode())
         finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as told:
+        assert told.read().decode() == "RUNNING"
 
 
 def watches() -> set[str]:
