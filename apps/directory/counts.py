@@ -59,8 +59,7 @@ def count_people(rules: Sequence[RoleRule]) -> dict[str, int]:
 
 def _count_pairs(keys: Collection[RuleKey]) -> tuple[dict[RuleKey, int], int]:
     """Return how many active people have a group of each provider, claim and pattern, and how many identities were
-    read. Each group is compared with the
-    patterns once, however many people have it."""
+    read. Each group is compared with the patterns once, however many people have it."""
     people: dict[RuleKey, set[int]] = {key: set() for key in keys}
     by_claim: dict[tuple[str, str, bool], list[RuleKey]] = {}
     fits: dict[tuple[tuple[str, str, bool], str], list[RuleKey]] = {}
