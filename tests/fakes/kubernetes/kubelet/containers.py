@@ -25,6 +25,8 @@ SHIM = Path(__file__).with_name("shim.py")
 ROOT = Path(__file__).resolve().parents[4]
 HOME = "/home/dev"
 """Of whom a container that stands apart runs as."""
+START_SECONDS = 10.0
+"""As long a signal waits for a process that another thread is about to start."""
 Ended = Callable[[int, str], None]
 """Exit code, and the reason that goes with it ("" = by the code)."""
 
@@ -192,7 +194,11 @@ def rootfs(
     }  # fmt: skip
 
 
+@dataclass
 class Process(Container):
+    _process: subprocess.Popen[bytes] | None = None
+    _begun: threading.Event = field(default_factory=threading.Event)
+
     def start(
         self, command: list[str], env: Mapping[str, str], cwd: str, *, python: str = "",
         user: Mapping[str, Any] | None = None, rootfs: Mapping[str, Any] | None = None,
@@ -214,6 +220,7 @@ class Process(Container):
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
+            self._begun.set()
         self.pid = self._process.pid
         with contextlib.suppress(OSError):  # it has ended already
             _send(self._control, plan, [])
@@ -231,6 +238,7 @@ class Process(Container):
         return one
 
     def _follow(self) -> None:
+        assert self._process
         assert self._process.stdout
         for line in self._process.stdout:
             self.log.write(line.removesuffix(b"\n"))
@@ -239,6 +247,7 @@ class Process(Container):
         self.finish(code)
 
     def wait(self) -> int:
+        assert self._process
         return self._process.wait()
 
     def terminate(self) -> None:
@@ -248,8 +257,10 @@ class Process(Container):
         self._signal(signal.SIGUSR1)
 
     def _signal(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(number)
+        """Another thread may be about to start it."""
+        if self._begun.wait(START_SECONDS) and self._process:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
 
 
 class Execution:
