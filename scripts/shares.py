@@ -1,6 +1,7 @@
 """Choose which files of long tests a run of `make test` takes. Tests that start whole platforms, trainings and browsers
 take two hours on two cores; a run takes a sixth of their files, the next commit's run another sixth, ALL=1 all of
-them."""
+them. Tests for both databases take 15 minutes; a run takes each of their files on one database, the next share's run
+on the other."""
 
 import hashlib
 import os
@@ -33,6 +34,14 @@ def list_left_out(files: Iterable[Path], share: str) -> set[Path]:
         for number, path in enumerate(dealt)
         if turns[number % len(turns)] != int(share) - 1 and path.name not in ALWAYS_RUN
     }
+
+
+def is_for_other_database(file: Path, share: str, postgres: bool) -> bool:
+    """Return whether the share takes a file of tests for both databases on the other database alone."""
+    if not share:
+        return False
+    number = int(hashlib.sha256(file.name.encode()).hexdigest(), 16) + int(share)
+    return (number % 2 == 1) != postgres
 
 
 def get_current_share() -> str:

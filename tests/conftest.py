@@ -19,6 +19,7 @@ from fermi.engines.agent import engine
 from fermi.jobs.spec import Cause
 from scripts import shares
 from tests import sampling
+from tests import settings as tests_settings
 from tests.clean_environment import forget_variables
 from tests.lazy import heavy_modules
 from tests.platform_process import Running, copy_database
@@ -67,11 +68,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def leave_out_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out files of long tests that another run takes (scripts/shares.py)."""
+    """Leaves out files of long tests, and tests for both databases, that another run takes (scripts/shares.py)."""
+    share = shares.get_current_share()
     long = {item.path for item in items if item.path.relative_to(ROOT / "tests").parts[0] in SHARED_OUT}
-    out = shares.list_left_out(long, shares.get_current_share())
-    config.hook.pytest_deselected(items=[item for item in items if item.path in out])
-    items[:] = [item for item in items if item.path not in out]
+    out = shares.list_left_out(long, share)
+
+    def is_left_out(item: pytest.Item) -> bool:
+        if item.path in long:
+            return item.path in out
+        both = item.get_closest_marker("database") is not None
+        return both and shares.is_for_other_database(item.path, share, tests_settings.POSTGRES)
+
+    left_out = [item for item in items if is_left_out(item)]
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Which files of long tests a run takes."""
 
+import itertools
 from pathlib import Path
 
 from scripts import shares
@@ -33,3 +34,19 @@ def test_a_commit_has_a_fixed_share_and_commits_cover_all() -> None:
 
 def test_without_a_share_all_files_run() -> None:
     assert shares.list_left_out([Path("missing")], "") == set()
+
+
+def test_a_file_runs_on_one_database_and_with_the_next_share_on_the_other() -> None:
+    files = sorted(ROOT.glob("tests/api/test_*.py"))
+    for share, following in itertools.pairwise(SHARES):
+        taken = [
+            {file for file in files if not shares.is_for_other_database(file, share, kind)} for kind in (True, False)
+        ]
+        assert taken[0] | taken[1] == set(files)
+        assert not taken[0] & taken[1]
+        assert taken[0] == {file for file in files if not shares.is_for_other_database(file, following, False)}
+        assert min(len(one) for one in taken) > len(files) / 3
+
+
+def test_without_a_share_files_run_on_both_databases() -> None:
+    assert not any(shares.is_for_other_database(Path("test_lists.py"), "", kind) for kind in (True, False))
