@@ -338,6 +338,7 @@ def test_a_gang_starts_and_stops_with_one_request_for_each_object(lab, backend, 
     until_seen(backend, one, lambda seen: seen.phase is Phase.RUNNING)
     objects = ["configmaps", "configmaps", "services", "jobs", "jobs", "jobs"]
     assert writes(lab) == [*(("create", kind, 201) for kind in objects), ("patch", "configmaps", 200)]
+    until(lambda: len(backend._watch.memory.gang(one.name).jobs) == 3, what="all jobs seen")  # pods may be seen first
 
     def delete_and_hear(kind, name, **options):
         delete(kind, name, **options)
