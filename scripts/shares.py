@@ -1,7 +1,6 @@
 """Choose which files of long tests a run of `make test` takes. Tests that start whole platforms, trainings and browsers
 take two hours on two cores; a run takes a sixth of their files, the next commit's run another sixth, ALL=1 all of
-them. Tests for both databases take 15 minutes; a run takes each of their files on one database, the next share's run
-on the other."""
+them. A run takes each file of tests for both databases on one of them, which its seed chooses."""
 
 import hashlib
 import os
@@ -11,7 +10,7 @@ from pathlib import Path
 SHARE_COUNT = 6
 SHARE_VARIABLE = "FERMI_TEST_SHARE"
 """Which share a run takes, from 1 on; without it all files are taken: who names files to pytest gets those."""
-ALWAYS_RUN = ("test_main_job.py",)
+ALWAYS_RUN = ("test_main_job.py", "test_every_operation.py")
 
 
 def choose_share(environ: Mapping[str, str], commit: str) -> str:
@@ -36,12 +35,12 @@ def list_left_out(files: Iterable[Path], share: str) -> set[Path]:
     }
 
 
-def is_for_other_database(file: Path, share: str, postgres: bool) -> bool:
-    """Return whether the share takes a file of tests for both databases on the other database alone."""
-    if not share:
+def is_for_other_database(file: Path, seed: str, postgres: bool) -> bool:
+    """Return whether the run of a seed (FERMI_TEST_SEED) takes a file of tests for both databases on the other database
+    alone."""
+    if file.name in ALWAYS_RUN:
         return False
-    number = int(hashlib.sha256(file.name.encode()).hexdigest(), 16) + int(share)
-    return (number % 2 == 1) != postgres
+    return (int(hashlib.sha256(f"{seed} {file.name}".encode()).hexdigest(), 16) % 2 == 1) != postgres
 
 
 def get_current_share() -> str:

@@ -19,10 +19,10 @@ from fermi.engines.agent import engine
 from fermi.jobs.spec import Cause
 from scripts import shares
 from tests import sampling
-from tests import settings as tests_settings
 from tests.clean_environment import forget_variables
 from tests.lazy import heavy_modules
 from tests.platform_process import Running, copy_database
+from tests.settings import POSTGRES
 
 forget_variables()
 # An example that takes longer on a busy machine is no failure.
@@ -74,10 +74,8 @@ def leave_out_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
     out = shares.list_left_out(long, share)
 
     def is_left_out(item: pytest.Item) -> bool:
-        if item.path in long:
-            return item.path in out
-        both = item.get_closest_marker("database") is not None
-        return both and shares.is_for_other_database(item.path, share, tests_settings.POSTGRES)
+        both = bool(share) and item.get_closest_marker("database") is not None
+        return item.path in out or (both and shares.is_for_other_database(item.path, sampling.seed(), POSTGRES))
 
     left_out = [item for item in items if is_left_out(item)]
     config.hook.pytest_deselected(items=left_out)
