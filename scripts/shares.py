@@ -11,6 +11,7 @@ SHARE_COUNT = 6
 SHARE_VARIABLE = "FERMI_TEST_SHARE"
 """Which share a run takes, from 1 on; without it all files are taken: who names files to pytest gets those."""
 ALWAYS_RUN = ("test_main_job.py", "test_every_operation.py")
+"""Files that every share takes, on each database whose part of `make test` has them."""
 
 
 def choose_share(environ: Mapping[str, str], commit: str) -> str:

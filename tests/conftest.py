@@ -77,10 +77,9 @@ def leave_out_shares(config: pytest.Config, items: list[pytest.Item]) -> None:
         both = bool(share) and item.get_closest_marker("database") is not None
         return item.path in out or (both and shares.is_for_other_database(item.path, sampling.seed(), POSTGRES))
 
-    left_out = [item for item in items if is_left_out(item)]
-    config.hook.pytest_deselected(items=left_out)
-    gone = set(left_out)
-    items[:] = [item for item in items if item not in gone]
+    left_out = {item for item in items if is_left_out(item)}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(scope="session")

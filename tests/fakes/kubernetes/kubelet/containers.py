@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[4]
 HOME = "/home/dev"
 """Of whom a container that stands apart runs as."""
 START_SECONDS = 10.0
-"""As long a signal waits for a process that another thread is about to start."""
+"""How long a signal waits for a process that another thread is about to start."""
 Ended = Callable[[int, str], None]
 """Exit code, and the reason that goes with it ("" = by the code)."""
 
@@ -257,7 +257,7 @@ class Process(Container):
         self._signal(signal.SIGUSR1)
 
     def _signal(self, number: int) -> None:
-        """Another thread may be about to start it."""
+        """Send a signal to the shim, which another thread may be about to start."""
         if self._begun.wait(START_SECONDS) and self._process:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)

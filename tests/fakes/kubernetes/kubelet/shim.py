@@ -226,4 +226,4 @@ def complain(text: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))  # the interpreter, as it ends, would let a signal kill it: another exit code
+    os._exit(main(sys.argv[1:]))  # a signal during the interpreter's own end would change the code
