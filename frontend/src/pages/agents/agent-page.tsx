@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { Link, useNavigate, useParams } from "react-router";
+import { useNavigate, useParams } from "react-router";
 import {
   type AgentEvent,
   agentEventsQuery,
@@ -20,6 +20,7 @@ import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { ROW, Table } from "@/ui/table";
 import { TaskLink } from "@/ui/task-link";
+import { TextLink } from "@/ui/text-link";
 import { toast } from "@/ui/toast";
 import { ChangePurse } from "./change-purse";
 import { PurseFacts } from "./purse-facts";
@@ -114,9 +115,7 @@ function EventRow({ event, names }: { event: AgentEvent; names: TaskNames | unde
         {isOfTask(event) ? (
           <TaskLink id={target} names={names} />
         ) : action === "proposal.create" ? (
-          <Link to={`/agents/proposals/${target}`} className="text-accent-ink underline">
-            {target}
-          </Link>
+          <TextLink to={`/agents/proposals/${target}`}>{target}</TextLink>
         ) : (
           target
         )}

@@ -9,6 +9,7 @@ import { Card } from "@/ui/card";
 import { CodeBlock } from "@/ui/code-block";
 import { Collapsible } from "@/ui/collapsible";
 import { DefinitionList } from "@/ui/table";
+import { TextLink } from "@/ui/text-link";
 import { Decision } from "./decision";
 import { describeProposal, readOutcome } from "./proposal";
 
@@ -25,11 +26,8 @@ export function ProposalCard({ proposal }: { proposal: Proposal }) {
     >
       <div className="space-y-4">
         <p className="text-sm text-muted">
-          {t("agents.requestedBy")}{" "}
-          <Link to={`/agents/${tokenId}`} className="text-accent-ink underline">
-            {agent || tokenName}
-          </Link>{" "}
-          · {t("agents.inNameOf", { name: user })} · {formatDateTime(createdAt)}
+          {t("agents.requestedBy")} <TextLink to={`/agents/${tokenId}`}>{agent || tokenName}</TextLink> ·{" "}
+          {t("agents.inNameOf", { name: user })} · {formatDateTime(createdAt)}
           {state === "open" && <> · {t("agents.endsAt", { time: formatDateTime(expiresAt) })}</>}
         </p>
         <Callout tone="warn">

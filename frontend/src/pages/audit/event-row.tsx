@@ -11,6 +11,7 @@ import { formatDateTime } from "@/lib/format";
 import { Button } from "@/ui/button";
 import { CodeBlock } from "@/ui/code-block";
 import { MEDIUM_COLUMN, ROW, WIDE_COLUMN } from "@/ui/table";
+import { TextLink } from "@/ui/text-link";
 
 const COLUMNS = 6;
 
@@ -122,9 +123,7 @@ function Target({ target }: { target: string }) {
     <span className="flex flex-wrap gap-x-3">
       <Filtered name="target" value={target} />
       {target.startsWith("task-") && (
-        <Link to={`/training/${encodeURIComponent(target)}`} className="text-accent-ink underline">
-          {t("audit.openTask")}
-        </Link>
+        <TextLink to={`/training/${encodeURIComponent(target)}`}>{t("audit.openTask")}</TextLink>
       )}
     </span>
   );

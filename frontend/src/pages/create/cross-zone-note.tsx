@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import { Link } from "react-router";
 import { crossZoneQuery } from "@/api/task-templates";
 import type { Environment } from "@/api/types";
 import { formatNumber } from "@/lib/format";
 import { Collapsible } from "@/ui/collapsible";
+import { TextLink } from "@/ui/text-link";
 
 /** Advantages and disadvantages of training across zones, with measurements of a pre-flight if there are any. */
 export default function CrossZoneNote({ chosen }: { chosen: Environment[] }) {
@@ -29,11 +29,7 @@ export default function CrossZoneNote({ chosen }: { chosen: Environment[] }) {
               t("create.crossZoneNote.cost"),
             ]}
           />
-          {slowest && (
-            <Link className="text-accent-ink underline" to={`/preflight/${slowest.preflightId}`}>
-              {t("create.crossZoneNote.test")}
-            </Link>
-          )}
+          {slowest && <TextLink to={`/preflight/${slowest.preflightId}`}>{t("create.crossZoneNote.test")}</TextLink>}
         </div>
         <Part title={t("create.crossZoneNote.suits")} items={t("create.crossZoneNote.suitsItems").split("\n")} />
       </div>

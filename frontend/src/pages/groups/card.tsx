@@ -7,6 +7,7 @@ import { formatProblems } from "@/ui/form-dialog";
 import { StatusBadge } from "@/ui/status-badge";
 import { MessageList } from "@/ui/message-list";
 import { DefinitionList } from "@/ui/table";
+import { TextLink } from "@/ui/text-link";
 import { WorkerBadge } from "@/ui/worker-badge";
 import { GroupActions } from "./actions";
 
@@ -73,10 +74,7 @@ export function GroupCard({ group }: { group: WorkerGroup }) {
           <Members group={group} />
         ) : (
           <p className="text-sm text-muted">
-            {t("groups.noWorkers")}{" "}
-            <Link to="/workers" className="text-accent-ink underline">
-              {t("groups.goMove")}
-            </Link>
+            {t("groups.noWorkers")} <TextLink to="/workers">{t("groups.goMove")}</TextLink>
           </p>
         )}
       </div>

@@ -13,6 +13,7 @@ import { SearchBox } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { Pager } from "@/ui/pager";
 import { MEDIUM_COLUMN, ROW, Table, WIDE_COLUMN } from "@/ui/table";
+import { TextLink } from "@/ui/text-link";
 import { CreateProject } from "../settings/create-project";
 
 const NUMBER = "text-right tabular-nums";
@@ -95,13 +96,9 @@ function ProjectRow({ project }: { project: ProjectSummary }) {
       <td className={`${NUMBER} ${MEDIUM_COLUMN}`}>{t("projects.number", { count: gpus })}</td>
       <td className={`${WIDE_COLUMN} whitespace-nowrap`}>{formatDateTime(createdAt)}</td>
       <td className={MEDIUM_COLUMN}>
-        <Link
-          to={`/queue?project=${id}`}
-          aria-label={t("projects.queueOf", { name })}
-          className="text-accent-ink underline"
-        >
+        <TextLink to={`/queue?project=${id}`} aria-label={t("projects.queueOf", { name })}>
           {t("app.queue")}
-        </Link>
+        </TextLink>
       </td>
     </tr>
   );

@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Pencil, Trash2 } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { Link, useNavigate, useParams } from "react-router";
+import { useNavigate, useParams } from "react-router";
 import { deleteProject, projectQuery, refreshProjects, renameProject } from "@/api/projects";
 import { isMaintainer, meQuery } from "@/api/session";
 import type { Project } from "@/api/types";
@@ -10,6 +10,7 @@ import { ConfirmDialog } from "@/ui/confirm-dialog";
 import { LoadError, Loading, toastError } from "@/ui/errors";
 import { FormDialog, TextField } from "@/ui/form-dialog";
 import { Page } from "@/ui/page";
+import { TextLink } from "@/ui/text-link";
 import { ProjectCard } from "../settings/projects";
 
 /** One project: its name, and what is set for it. */
@@ -28,12 +29,8 @@ export function Component() {
   return (
     <Page title={project.data?.name ?? t("app.projects")} actions={actions}>
       <p className="mb-3 flex flex-wrap gap-x-3 text-sm">
-        <Link to="/administration/projects" className="text-accent-ink underline">
-          {t("projects.all")}
-        </Link>
-        <Link to={`/queue?project=${id}`} className="text-accent-ink underline">
-          {t("app.queue")}
-        </Link>
+        <TextLink to="/administration/projects">{t("projects.all")}</TextLink>
+        <TextLink to={`/queue?project=${id}`}>{t("app.queue")}</TextLink>
       </p>
       {project.isError && <LoadError error={project.error} retry={() => void project.refetch()} />}
       {project.isPending && <Loading />}

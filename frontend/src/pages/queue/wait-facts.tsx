@@ -1,7 +1,7 @@
 import { useTranslation } from "react-i18next";
-import { Link } from "react-router";
 import type { QueuedTask } from "@/api/types";
 import { formatDateTime, formatShortTime } from "@/lib/format";
+import { TextLink } from "@/ui/text-link";
 
 /** Number of tasks to name; the others are counted. */
 const NAMED = 3;
@@ -19,13 +19,7 @@ export function WaitReason({ waiter: { reason, after } }: { waiter: QueuedTask }
           {after.slice(0, NAMED).map(({ taskId, name, until }, index) => (
             <span key={taskId ?? index}>
               {index > 0 && t("queue.comma")}
-              {taskId ? (
-                <Link to={`/training/${taskId}`} className="text-accent-ink underline">
-                  {name}
-                </Link>
-              ) : (
-                t("queue.anonymous")
-              )}
+              {taskId ? <TextLink to={`/training/${taskId}`}>{name}</TextLink> : t("queue.anonymous")}
               {until && ` (${t("queue.until", { time: formatShortTime(until) })})`}
             </span>
           ))}

@@ -1,7 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { ChevronLeft, ChevronRight, Pencil, Plus, Trash2 } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { Link } from "react-router";
 import { toast } from "@/ui/toast";
 import { deleteReservation, invalidateReservations, reservationsQuery } from "@/api/reservations";
 import type { Reservation } from "@/api/types";
@@ -18,6 +17,7 @@ import { LoadError, Loading, toastError } from "@/ui/errors";
 import { FilterSelect } from "@/ui/filters";
 import { Page } from "@/ui/page";
 import { MEDIUM_COLUMN, ROW, Table } from "@/ui/table";
+import { TextLink } from "@/ui/text-link";
 import { Calendar, useReservedFor } from "./calendar";
 import { formatDateInput, parseDateInput, addDays, addMonths, type CalendarView, listWeeks } from "@/lib/dates";
 import { ReservationForm } from "./form";
@@ -147,9 +147,7 @@ function List({ reservations }: { reservations: Reservation[] }) {
               {environments.slice(0, MAX_NAMED).map((environment, index) => (
                 <span key={environment.id}>
                   {index > 0 && t("queue.comma")}
-                  <Link to={`/environments/${environment.id}`} className="text-accent-ink underline">
-                    {environment.name}
-                  </Link>
+                  <TextLink to={`/environments/${environment.id}`}>{environment.name}</TextLink>
                 </span>
               ))}
               {rest > 0 && t("queue.afterMore", { count: rest })}

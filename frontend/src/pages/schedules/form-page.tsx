@@ -1,7 +1,7 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { memo, useState } from "react";
 import { useTranslation } from "react-i18next";
-import { Link, useNavigate, useParams, useSearchParams } from "react-router";
+import { useNavigate, useParams, useSearchParams } from "react-router";
 import { ApiError } from "@/api/errors";
 import { projectTemplatesQuery, savedTemplateQuery } from "@/api/saved-templates";
 import { changeSchedule, createSchedule, momentsQuery, scheduleKeys, scheduleQuery } from "@/api/schedules";
@@ -17,6 +17,7 @@ import { Field } from "@/ui/field";
 import { Page } from "@/ui/page";
 import { ParameterFields, SaveProblems } from "@/ui/template-parameters";
 import { buildTexts, buildValues, joinProblems, type ValueTexts } from "@/ui/template-parameters/values";
+import { TextLink } from "@/ui/text-link";
 import { toast } from "@/ui/toast";
 import { buildChange, type ScheduleDraft } from "./draft";
 import { COMMON_CRONS, getOwnZone, listZones, MISSED, OVERLAPS } from "./moments";
@@ -186,10 +187,7 @@ function ScheduleForm({ title, schedule, template: first, start, values }: Sched
                 hint={
                   templates.length === 0 && (
                     <>
-                      {t("schedule.noTemplates")}{" "}
-                      <Link to="/templates" className="text-accent-ink underline">
-                        {t("app.templates")}
-                      </Link>
+                      {t("schedule.noTemplates")} <TextLink to="/templates">{t("app.templates")}</TextLink>
                     </>
                   )
                 }

@@ -1,7 +1,6 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useTranslation } from "react-i18next";
-import { Link } from "react-router";
 import {
   accountKeys,
   addMember,
@@ -20,6 +19,7 @@ import { Card } from "@/ui/card";
 import { LoadError, Loading, toastError } from "@/ui/errors";
 import { Field } from "@/ui/field";
 import { FormDialog, TextField } from "@/ui/form-dialog";
+import { TextLink } from "@/ui/text-link";
 import { CreateProject } from "./create-project";
 import { Limits } from "./limits";
 import { RemovableRow } from "./removable-row";
@@ -62,11 +62,7 @@ export function ProjectCard({ project, mayChange }: { project: Project; mayChang
     >
       <p className="flex flex-wrap items-center gap-x-3 text-xs text-muted">
         <span className="font-mono">{project.id}</span>
-        {mayChange && (
-          <Link to={buildAuditAddress({ project: project.id })} className="text-accent-ink underline">
-            {t("app.audit")}
-          </Link>
-        )}
+        {mayChange && <TextLink to={buildAuditAddress({ project: project.id })}>{t("app.audit")}</TextLink>}
       </p>
       {members.isError && <LoadError error={members.error} retry={() => void members.refetch()} />}
       {members.isPending && <Loading />}

@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "react-i18next";
-import { Link } from "react-router";
 import { canReadEvents, meQuery } from "@/api/session";
 import type { Token } from "@/api/types";
 import { buildAuditAddress } from "@/lib/audit-address";
 import { formatDateTime } from "@/lib/format";
+import { TextLink } from "@/ui/text-link";
 import { findPreset } from "./token-scopes";
 
 const SHOWN = 4;
@@ -28,10 +28,7 @@ export function TokenFacts({ token, projects }: { token: Token; projects: readon
         {canReadEvents(me) && (
           <>
             {" "}
-            ·{" "}
-            <Link to={buildAuditAddress({ token: token.id })} className="text-accent-ink underline">
-              {t("audit.events")}
-            </Link>
+            · <TextLink to={buildAuditAddress({ token: token.id })}>{t("audit.events")}</TextLink>
           </>
         )}
       </span>

@@ -2,7 +2,6 @@ import { useQuery } from "@tanstack/react-query";
 import { File, Folder, FolderUp, Link2 } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
-import { Link } from "react-router";
 import { diffQuery, fileQuery, type TaskCode, taskCodeQuery, treeQuery } from "@/api/code";
 import { formatBytes } from "@/lib/format";
 import { escapeName } from "@/lib/escape-name";
@@ -11,6 +10,7 @@ import { CodeBlock } from "@/ui/code-block";
 import { CopyButton } from "@/ui/copy-button";
 import { EmptyState } from "@/ui/empty-state";
 import { LoadError, Loading } from "@/ui/errors";
+import { TextLink } from "@/ui/text-link";
 
 /** The task's code: origin, files, and changes since the previous task. */
 export default function TaskCode({ id }: { id: string }) {
@@ -159,9 +159,7 @@ function Changes({ snapshot, previous }: { snapshot: string; previous: TaskCode[
   return (
     <div className="space-y-3">
       <p className="text-sm text-muted">
-        <Link className="text-accent-ink underline" to={`/training/${previous.taskId}`}>
-          {t("code.against", { task: previous.taskId })}
-        </Link>
+        <TextLink to={`/training/${previous.taskId}`}>{t("code.against", { task: previous.taskId })}</TextLink>
       </p>
       {diff.data.items.length === 0 && <p className="text-sm text-muted">{t("code.same")}</p>}
       {diff.data.items.map(({ path, change, diff: lines, binary, cut }) => (

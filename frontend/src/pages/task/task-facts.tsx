@@ -13,6 +13,7 @@ import { Collapsible } from "@/ui/collapsible";
 import { MessageList } from "@/ui/message-list";
 import { RankPlacement } from "@/ui/rank-placement";
 import { DefinitionList as FactList } from "@/ui/table";
+import { TextLink } from "@/ui/text-link";
 
 export function TaskFacts({ task }: { task: Task }) {
   const { t } = useTranslation();
@@ -68,9 +69,7 @@ export function TaskFacts({ task }: { task: Task }) {
   if (canReadEvents(me, task.projectId)) {
     facts.push([
       t("app.audit"),
-      <Link to={buildAuditAddress({ target: task.taskId })} className="text-accent-ink underline">
-        {t("task.auditEvents")}
-      </Link>,
+      <TextLink to={buildAuditAddress({ target: task.taskId })}>{t("task.auditEvents")}</TextLink>,
     ]);
   }
   return (
