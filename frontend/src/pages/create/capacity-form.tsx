@@ -7,6 +7,7 @@ import type { Preview } from "@/api/types";
 import { formatDateTime } from "@/lib/format";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
+import { CheckOption } from "@/ui/check-list";
 import { Field } from "@/ui/field";
 import { type CapacityRequest } from "./capacity";
 import { type ProblemsByField, getProblemText } from "./problems";
@@ -151,16 +152,14 @@ function CheckboxGroup({ label, values, ticked, onChange }: TicksProps) {
     <fieldset className="flex flex-wrap items-center gap-x-4 gap-y-1 text-sm">
       <legend className="float-left mr-3 font-medium">{label}</legend>
       {values.map(([value, name]) => (
-        <label key={value} className="flex items-center gap-1.5">
-          <input
-            type="checkbox"
-            checked={ticked.includes(value)}
-            onChange={({ target }) =>
-              onChange(target.checked ? [...ticked, value] : ticked.filter((each) => each !== value))
-            }
-          />
-          {name}
-        </label>
+        <CheckOption
+          key={value}
+          id={value}
+          name={name}
+          chosen={ticked}
+          onChange={onChange}
+          className="items-center gap-1.5"
+        />
       ))}
     </fieldset>
   );

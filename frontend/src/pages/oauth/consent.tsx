@@ -6,12 +6,14 @@ import type { AccessRequested, Choice } from "@/api/oauth";
 import { meQuery } from "@/api/session";
 import { Callout } from "@/ui/badge";
 import { Button } from "@/ui/button";
+import { CheckOption } from "@/ui/check-list";
 import { describeError } from "@/ui/errors";
 import { Field } from "@/ui/field";
 
 const LIFETIMES = [1, 7, 30, 90] as const;
 /** Scope of the command line: everything that its person may do. */
 const ALL = "all";
+const OPTION = "items-start gap-2 text-sm [&>input]:mt-0.5";
 
 interface Props {
   asked: AccessRequested;
@@ -83,7 +85,14 @@ function Scopes({ offered, chosen, onChange }: ListProps<readonly string[]> & { 
       <legend className="text-sm font-medium">{t("oauth.permissions")}</legend>
       <div className="grid gap-1 sm:grid-cols-2">
         {offered.map((scope) => (
-          <Choose key={scope} label={describeScope(t, scope)} value={scope} chosen={chosen} onChange={onChange} />
+          <CheckOption
+            key={scope}
+            id={scope}
+            name={describeScope(t, scope)}
+            chosen={chosen}
+            onChange={onChange}
+            className={OPTION}
+          />
         ))}
       </div>
     </fieldset>
@@ -108,27 +117,11 @@ function Projects({ chosen, onChange }: ListProps<readonly string[] | null>) {
       {chosen && (
         <div className="grid max-h-60 gap-1 overflow-y-auto pl-6 sm:grid-cols-2">
           {projects.map(({ id, name }) => (
-            <Choose key={id} label={name} value={id} chosen={chosen} onChange={onChange} />
+            <CheckOption key={id} id={id} name={name} chosen={chosen} onChange={onChange} className={OPTION} />
           ))}
         </div>
       )}
     </fieldset>
-  );
-}
-
-function Choose({ label, value, chosen, onChange }: ListProps<readonly string[]> & { label: string; value: string }) {
-  return (
-    <label className="flex items-start gap-2 text-sm">
-      <input
-        type="checkbox"
-        className="mt-0.5"
-        checked={chosen.includes(value)}
-        onChange={({ target }) =>
-          onChange(target.checked ? [...chosen, value] : chosen.filter((other) => other !== value))
-        }
-      />
-      {label}
-    </label>
   );
 }
 
